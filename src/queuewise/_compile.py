@@ -1,0 +1,266 @@
+"""The one place that knows numba: plain Python functions in, cached machine code out.
+
+Policies, estimators and engines of this package are plain Python functions that call each other by name. Nothing is
+decorated with ``njit`` where it is written. :func:`program` takes an entry function (an engine's loop) and the
+functions of one policy, and compiles the whole call tree.
+
+Why not ``njit(cache=True)`` in every file: numba notices an edit of the file that holds a cached function, but not an
+edit of a helper in another file, and then silently returns old numbers. Here the name of the cache file is a
+fingerprint of *everything that compilation freezes* (byte code and constants of every function reached, their
+defaults, options and global values, and numba's version), so that an edit anywhere means another file.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+import inspect
+import os
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
+
+#: Modules that compilation does not freeze beyond their version, or that never change under us.
+_EXTERNAL = ("numpy", "math", "numba", "llvmlite", "scipy", "builtins")
+
+_compiled: dict[str, Any] = {}
+
+
+def options(**numba_options: Any) -> Callable[[F], F]:
+    """Mark a plain function with the numba options that it is to be compiled with (``fastmath`` for one kernel, say)."""
+
+    def mark(function: F) -> F:
+        function.__numba_options__ = numba_options  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def replaced_when_compiled(function: F) -> F:
+    """Mark a function for which numba has an overload: the plain version is for interpreted runs alone."""
+    function.__numba_overloaded__ = True  # type: ignore[attr-defined]
+    return function
+
+
+def _is_external(module_name: str) -> bool:
+    return module_name.split(".")[0] in _EXTERNAL
+
+
+def _codes(code: types.CodeType) -> Iterable[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _referenced(function: types.FunctionType) -> dict[str, Any]:
+    """The global values that the byte code reads, by name; what it reads from the user's own modules by dotted name."""
+    found: dict[str, Any] = {}
+    for code in _codes(function.__code__):
+        value: Any = None
+        dotted = ""
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                dotted = str(instruction.argval)
+                if dotted not in function.__globals__:
+                    dotted = ""
+                    continue
+                value = function.__globals__[dotted]
+            elif dotted and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and _is_own_module(value):
+                dotted += f".{instruction.argval}"
+                value = getattr(value, str(instruction.argval), None)
+            else:
+                dotted = ""
+                continue
+            found[dotted] = value
+    return found
+
+
+def _is_own_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) and not _is_external(value.__name__)
+
+
+def _describe(value: Any, seen: set[int]) -> str:
+    """A text that differs whenever the frozen meaning of a global value differs."""
+    if hasattr(value, "py_func"):  # an already compiled function of the user's
+        value = value.py_func
+    if isinstance(value, types.FunctionType):
+        if _is_external(value.__module__ or ""):
+            return f"external {value.__module__}.{value.__qualname__}"
+        return _describe_function(value, seen)
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__} {getattr(value, '__version__', '')}"
+    if isinstance(value, type):
+        return f"type {value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}"
+    if isinstance(value, np.ndarray):
+        digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"array {value.dtype} {value.shape} {digest}"
+    if isinstance(value, set | frozenset):  # printed in an order that changes from process to process
+        return f"set {sorted(map(repr, value))}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _describe_code(code: types.CodeType) -> str:
+    constants = [_describe_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()}|{constants}|{code.co_names}|{code.co_varnames}|{code.co_argcount}"
+
+
+def _describe_function(function: types.FunctionType, seen: set[int]) -> str:
+    if id(function) in seen:  # recursion, or a function met before
+        return f"again {function.__qualname__}"
+    seen.add(id(function))
+    parts = [
+        function.__qualname__,
+        _describe_code(function.__code__),
+        repr(function.__defaults__),
+        repr(sorted((key, _describe(value, seen)) for key, value in getattr(function, "__numba_options__", {}).items())),
+    ]
+    parts += [_describe(cell.cell_contents, seen) for cell in function.__closure__ or ()]
+    parts += [f"{name}={_describe(value, seen)}" for name, value in sorted(_referenced(function).items())]
+    return "\n".join(parts)
+
+
+def fingerprint(*functions: Function) -> str:
+    """Hexadecimal digest of everything that compiling these functions would freeze."""
+    seen: set[int] = set()
+    text = [f"python {sys.version_info[:3]} numba {numba.__version__} numpy {np.__version__}"]
+    text += [_describe(function, seen) for function in functions]
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:24]
+
+
+def cache_folder() -> Path:
+    """Where compiled code is kept: ``QUEUEWISE_CACHE``, else the user's cache folder, else a temporary one."""
+    chosen = os.environ.get("QUEUEWISE_CACHE")
+    if chosen:
+        folder = Path(chosen)
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
+        folder = Path(base) / "queuewise"
+    folder = folder / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"queuewise-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _is_compiled_by_us(value: Any) -> bool:
+    return (
+        isinstance(value, types.FunctionType)
+        and not _is_external(value.__module__ or "")
+        and not getattr(value, "__numba_overloaded__", False)
+    )
+
+
+def _with_globals(
+    function: types.FunctionType, replaced: Mapping[str, Any], name: str | None = None, filename: str | None = None
+) -> types.FunctionType:
+    """The same byte code over other globals. A name that carries the fingerprint keeps two versions of one function
+    apart among the machine-code symbols of a process."""
+    code = function.__code__
+    if name is not None:
+        code = code.replace(co_name=name, co_qualname=name)
+    if filename is not None:
+        code = code.replace(co_filename=filename)
+    clone = types.FunctionType(
+        code, {**function.__globals__, **replaced}, name or function.__name__, function.__defaults__, function.__closure__
+    )
+    clone.__module__ = function.__module__
+    clone.__qualname__ = name or function.__qualname__
+    return clone
+
+
+def _put(replaced: dict[str, Any], module: types.ModuleType, name: str, path: list[str], compiled: Any) -> None:
+    """Stand a copy of `module` in for itself, with the attribute at `path` compiled: numba reads ``module.function``."""
+    copy = replaced.get(name)
+    if copy is None or copy is module:
+        copy = replaced[name] = types.ModuleType(module.__name__)
+        copy.__dict__.update(module.__dict__)
+    if len(path) == 1:
+        setattr(copy, path[0], compiled)
+    else:
+        _put(copy.__dict__, getattr(module, path[0]), path[0], path[1:], compiled)
+
+
+def jit(function: Function, bindings: Mapping[str, Function] | None = None, cache_file: str | None = None) -> Any:
+    """Compile a plain function and, under it, every plain function that it calls by a global name.
+
+    `bindings` replaces globals of `function` itself (an engine's placeholders by one policy's functions).
+    Already compiled functions are taken as they are. The result is kept for the life of the process.
+    """
+    if hasattr(function, "py_func"):
+        return function
+    assert isinstance(function, types.FunctionType)
+    bindings = bindings or {}
+    key = fingerprint(function, *bindings.values())
+    if key in _compiled:
+        return _compiled[key]
+    replaced: dict[str, Any] = {name: jit(bound) for name, bound in bindings.items()}
+    for name, value in _referenced(function).items():
+        first, *path = name.split(".")
+        if first in bindings or not _is_compiled_by_us(value):
+            continue
+        if value is function:  # numba knows a function that calls itself by its own name
+            continue
+        if not path:
+            replaced[name] = jit(value)
+        else:
+            _put(replaced, function.__globals__[first], first, path, jit(value))
+    clone = _with_globals(function, replaced, f"{function.__name__}_{key[:10]}", cache_file)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", **getattr(function, "__numba_options__", {})}
+    _compiled[key] = numba.njit(cache=cache_file is not None, **settings)(clone)
+    return _compiled[key]
+
+
+def interpreted(function: Function, bindings: Mapping[str, Function]) -> Function:
+    """The same entry function as plain Python, with one policy's functions bound to its placeholders."""
+    assert isinstance(function, types.FunctionType)
+    return _with_globals(function, dict(bindings))
+
+
+def program(entry: Function, bindings: Mapping[str, Function]) -> Any:
+    """Compile `entry` with `bindings` and keep the machine code on disk, under a name that no edit can outlive."""
+    key = fingerprint(entry, *bindings.values())
+    cacheable = all(_importable(bound) for bound in bindings.values())
+    stub: Path | None = None
+    if cacheable:
+        stub = cache_folder() / f"{entry.__module__.rsplit('.', 1)[-1]}_{key}.py"
+        if not stub.exists():  # numba wants a file beside its cache and stamps it, so it is written once, atomically
+            handle, temporary = tempfile.mkstemp(dir=stub.parent)
+            with os.fdopen(handle, "w") as file:
+                file.write(f"# Machine code of {entry.__module__}.{entry.__name__} for the policy functions\n")
+                file.writelines(f"#   {name} = {f.__module__}.{f.__qualname__}\n" for name, f in bindings.items())
+            os.utime(temporary, (0, 0))  # two processes that race write stubs with the same stamp
+            os.replace(temporary, stub)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", numba.NumbaPerformanceWarning)
+        return jit(entry, bindings, None if stub is None else str(stub))
+
+
+def _importable(function: Function) -> bool:
+    """Whether another process can find the function's module (its named tuples are stored in the cache by reference)."""
+    module = inspect.getmodule(function)
+    return module is not None and module.__name__ != "__main__" and hasattr(module, "__file__")
+
+
+#: What numba raises when a function is outside the language that it compiles.
+REFUSALS = (numba.core.errors.NumbaError, NotImplementedError)
+
+
+def reason(error: Exception) -> str:
+    """The first line of numba's error that says what it refused."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line and not line.startswith("Failed in")), type(error).__name__)

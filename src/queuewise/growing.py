@@ -1,0 +1,70 @@
+"""State as named arrays, some of which grow with the number of observations.
+
+A state is a (nested) named tuple of arrays. A field annotated ``Annotated[Array, Grows(axis)]`` has room for
+`capacity` observations along that axis; :func:`grow` returns the same state with more room, everything kept.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+
+S = TypeVar("S")
+
+
+class Grows(NamedTuple):
+    """Marks an array of a state whose length along `axis` is the number of observations that it has room for."""
+
+    axis: int
+
+
+@cache
+def growing_fields(state_type: type) -> dict[str, int]:
+    """Field name → axis of the fields of a named tuple that are marked with :class:`Grows`."""
+    hints = get_type_hints(state_type, include_extras=True)
+    return {
+        name: mark.axis
+        for name, hint in hints.items()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, Grows)
+    }
+
+
+def grow(state: S, capacity: int) -> S:
+    """The state with room for `capacity` observations (never less than before). Arrays that grow are copied."""
+    marks = growing_fields(type(state))
+    fields: dict[str, Any] = {}
+    for name, value in state._asdict().items():  # type: ignore[attr-defined]
+        if hasattr(value, "_fields"):
+            fields[name] = grow(value, capacity)
+        elif name in marks and value.shape[marks[name]] < capacity:
+            shape = list(value.shape)
+            shape[marks[name]] = capacity
+            larger = np.zeros(shape, dtype=value.dtype)
+            larger[tuple(slice(0, n) for n in value.shape)] = value
+            fields[name] = larger
+        else:
+            fields[name] = value
+    return type(state)(**fields)
+
+
+def flatten(state: Any, prefix: str = "") -> dict[str, Any]:
+    """Every array of a state by its dotted name, for printing, saving and comparing."""
+    found: dict[str, Any] = {}
+    for name, value in state._asdict().items():
+        if hasattr(value, "_fields"):
+            found.update(flatten(value, f"{prefix}{name}."))
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def unflatten(like: S, arrays: dict[str, Any], prefix: str = "") -> S:
+    """A state of the same type as `like` from the arrays that :func:`flatten` gave."""
+    fields = {
+        name: unflatten(value, arrays, f"{prefix}{name}.") if hasattr(value, "_fields") else arrays[prefix + name]
+        for name, value in like._asdict().items()  # type: ignore[attr-defined]
+    }
+    return type(like)(**fields)

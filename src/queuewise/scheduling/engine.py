@@ -1,0 +1,196 @@
+"""Playing one run of one policy: room for state and jobs, the compiled loop, and what it wrote down."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _compile, streams
+from . import loop
+from .loop import Draws, Queue, Record
+from .policy import Policy, Shape
+from .systems import System
+
+#: Slots and observations that a run starts with room for; both double when full.
+FIRST_SLOTS = 64
+
+
+class Played(NamedTuple):
+    """One run of one policy: what was recorded, and the policy's final state, columns and parameters."""
+
+    record: Record
+    params: Any
+    state: Any
+    columns: Any
+    queue: Queue
+
+
+def shape_of(system: System, rounds: int) -> Shape:
+    """What a policy may know of a system before it starts."""
+    return Shape(
+        servers=system.servers,
+        dimension=system.dimension,
+        rounds=rounds,
+        arrival_rate=system.arrival_rate,
+        parameter_bound=system.parameter_bound,
+        feature_bound=system.feature_bound,
+        kappa=_kappa(system.parameter_bound * system.feature_bound),
+        suggested_radius=_number(system.suggested_radius),
+        suggested_initial_design=_number(system.suggested_initial_design),
+        context_slack=system.context_slack().value,
+        capacity_slack=system.capacity_slack().value,
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _kappa(logit: float) -> float:
+    """κ = 1/μ̇(logit) = (1 + e^{−z})(1 + e^{z}) (WISE, Assumption 1), at most 1e300."""
+    return (1.0 + math.exp(-min(logit, 690.0))) * (1.0 + math.exp(min(logit, 690.0)))
+
+
+def draw(system: System, rounds: int, seed: int, run: int) -> Draws:
+    """The arrivals, contexts and service uniforms of one run, each from its own stream."""
+    return Draws(
+        *system.draw(
+            rounds,
+            streams.generator(seed, run, streams.ARRIVALS),
+            streams.generator(seed, run, streams.CONTEXTS),
+            streams.generator(seed, run, streams.SERVICE),
+        )
+    )
+
+
+def _record(rounds: int, jobs: int, trace: bool) -> Record:
+    traced, per_job = (rounds, jobs) if trace else (0, 0)
+    return Record(
+        queue_length=np.zeros(rounds, dtype=np.int32),
+        job=np.full(traced, -1, dtype=np.int32),
+        server=np.full(traced, -1, dtype=np.int32),
+        reason=np.full(traced, -1, dtype=np.int32),
+        departure=np.zeros(traced, dtype=np.bool_),
+        gap=np.zeros(traced),
+        born=np.zeros(per_job, dtype=np.int32),
+        gone=np.zeros(per_job, dtype=np.int32),
+    )
+
+
+def new_queue(slots: int, dimension: int, servers: int) -> Queue:
+    """An empty queue with room for so many jobs."""
+    return Queue(
+        clock=np.array([0, 0, -1, slots, 0]),
+        slots=np.zeros(slots, dtype=np.int64),
+        free=np.arange(slots - 1, -1, -1),
+        job=np.zeros(slots, dtype=np.int64),
+        features=np.zeros((slots, dimension, servers)),
+        truth=np.full((slots, servers), np.nan),
+        probabilities=np.zeros((slots, servers)),
+        allowed=np.ones(servers, dtype=np.bool_),
+    )
+
+
+def _enlarge(array: Any, length: int) -> Any:
+    larger = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger
+
+
+def _more_slots(queue: Queue, columns: Any) -> tuple[Queue, Any]:
+    """Twice the slots, all new ones free. Slots keep their numbers."""
+    old = queue.slots.shape[0]
+    new = 2 * old
+    grown = Queue(queue.clock, *(_enlarge(array, new) for array in queue[1:-1]), queue.allowed)
+    grown.truth[old:] = np.nan
+    grown.free[:old] = np.arange(new - 1, old - 1, -1)
+    grown.clock[3] = old
+    return grown, type(columns)(*(_enlarge(column, new) for column in columns))
+
+
+_uncompilable: set[str] = set()
+
+
+def _entry(policy: Policy, compiled: bool) -> Callable[..., int]:
+    if compiled:
+        return _compile.program(loop.run, policy.functions)  # type: ignore[no-any-return]
+    return _compile.interpreted(loop.run, policy.functions)
+
+
+def prepare(policy: Policy, shape: Shape, seed: int = 0, run: int = 0) -> tuple[Any, Any, Any]:
+    """(params, state, stream) of a policy before its first decision. Raises ValueError for options out of range."""
+    stream = streams.policy_stream(seed, run, policy.name)
+    try:
+        with np.errstate(over="ignore"):
+            params = policy.configure(policy.options, shape)
+            state = policy.start(params, shape, stream)
+    except ValueError as error:
+        raise ValueError(f"{policy.name}: {error}") from error
+    return params, state, stream
+
+
+def play(
+    policy: Policy,
+    shape: Shape,
+    draws: Draws,
+    *,
+    seed: int = 0,
+    run: int = 0,
+    trace: bool = False,
+    compiled: bool = True,
+) -> Played:
+    """One run of one policy over given draws.
+
+    Parameters
+    ----------
+    policy, shape : the policy and what it may know of the system.
+    draws : arrivals, contexts, features, probabilities and service uniforms, shared by all policies of the run.
+    seed, run : key of the policy's own random stream, together with its name.
+    trace : whether pairs, outcomes, gaps and sojourn times are written down beside the queue lengths.
+    compiled : False runs the same source as plain Python (slow; for debugging and for policies numba refuses).
+
+    Raises
+    ------
+    ValueError : an option is out of range, or the policy chose a job that does not wait or a server there is not.
+    """
+    rounds, jobs = draws.arrivals.shape[0], draws.contexts.shape[0]
+    params, state, stream = prepare(policy, shape, seed, run)
+    queue = new_queue(FIRST_SLOTS, shape.dimension, shape.servers)
+    columns = policy.new_columns(FIRST_SLOTS, shape.servers)
+    record = _record(rounds, jobs, trace)
+    compiled = compiled and policy.rule not in _uncompilable
+    entry = _entry(policy, compiled)
+    done, room = 0, 0
+    while done < rounds:
+        if queue.clock[3] == 0:
+            queue, columns = _more_slots(queue, columns)
+        if done >= room:
+            room = min(rounds, max(4096, 2 * room))
+            state = policy.grow_state(state, room + 2)
+        arguments = (params, state, columns, queue, draws, record, stream, room, policy.clairvoyant)
+        if compiled:
+            try:
+                done = entry(*arguments)
+            except _compile.REFUSALS as error:
+                first_line = _compile.reason(error)
+                warnings.warn(
+                    f"{policy.name}: numba cannot compile this policy, so it runs as plain Python, about 100 times slower "
+                    f"({first_line})",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                _uncompilable.add(policy.rule)
+                return play(policy, shape, draws, seed=seed, run=run, trace=trace, compiled=False)
+        else:
+            with np.errstate(over="ignore"):  # the random stream's arithmetic wraps around by design
+                done = entry(*arguments)
+        if done < 0:
+            raise ValueError(
+                f"{policy.name}: decide() of round {-done} named a job that does not wait or a server outside "
+                f"0..{shape.servers - 1}"
+            )
+    return Played(record, params, state, columns, queue)

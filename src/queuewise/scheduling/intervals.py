@@ -1,0 +1,180 @@
+"""WISE's intervals: the log of an epoch, the intersection of a job with it, and comparing widths without cancellation.
+
+An interval of a pair is kept as its two *logits*; only the freeze midpoint and the width are taken in probability, as
+Algorithm 1 of WISE does. Every (θ̂_i, V_i, β_i) of the running epoch is one entry of a log, and each waiting job
+remembers how many entries it has met. Meeting the log is the same act for a job that waits since yesterday (one new
+entry a round) and for a newcomer, who meets the whole epoch at once — the rounds before its arrival included, which is
+what makes the uncertainty z_i(r) of WISE section 3.3 monotone.
+
+An entry holds θ̂_i and the rank-one move that turned V_{i−1} into V_i, so that ‖φ‖²_{V_i^{−1}} follows by one product:
+two inner products per pair and entry, whatever the dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..growing import Grows
+from .confidence import scores, squared_norms
+from .logistic import Logistic, logistic
+
+Floats = NDArray[np.float64]
+
+
+class Log(NamedTuple):
+    """The entries of the running epoch; entry 0 is its first interval, I_{τ−1}.
+
+    theta : float64[c, d], θ̂_i · move : float64[c, d] and sign : float64[c], the change of V that led to entry i
+    radius : float64[c], β_i · formed : bool[c], whether an interval is formed at this entry (between an assignment and
+    its outcome V has moved and θ̂ has not: no interval of the paper) · first_inverse : float64[d, d], V_{τ−1}^{−1}
+    counts : int64[2], the epoch m (−1 before the first) and the number of entries
+    """
+
+    theta: Annotated[Floats, Grows(axis=0)]
+    move: Annotated[Floats, Grows(axis=0)]
+    sign: Annotated[Floats, Grows(axis=0)]
+    radius: Annotated[Floats, Grows(axis=0)]
+    formed: Annotated[NDArray[np.bool_], Grows(axis=0)]
+    first_inverse: Floats
+    counts: NDArray[np.int64]
+
+
+def start(dimension: int, capacity: int) -> Log:
+    """An empty log."""
+    return Log(
+        theta=np.zeros((capacity, dimension)),
+        move=np.zeros((capacity, dimension)),
+        sign=np.zeros(capacity),
+        radius=np.zeros(capacity),
+        formed=np.zeros(capacity, dtype=np.bool_),
+        first_inverse=np.zeros((dimension, dimension)),
+        counts=np.array([-1, 0]),
+    )
+
+
+def epoch_of(t: int, shift: float) -> int:
+    """m_t = max{m : τ_m ≤ t}, τ_0 = 1, τ_m = ⌈2^{m−1+U₀}⌉ (WISE (10)), t ≥ 1, shift = U₀."""
+    m = 0
+    while epoch_start(m + 1, shift) <= t:
+        m += 1
+    return m
+
+
+def epoch_start(m: int, shift: float) -> int:
+    """τ_m of WISE (10)."""
+    if m == 0:
+        return 1
+    return int(math.ceil(2.0 ** (m - 1 + shift)))
+
+
+def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:
+    """Forget the former epoch's entries; the first is I_{τ−1}, from what is known now (the rounds since τ, if any, were
+    empty, or this would have been called then)."""
+    log.counts[0] = m
+    log.counts[1] = 1
+    log.first_inverse[:, :] = estimate.inverse
+    log.theta[0, :] = estimate.theta
+    log.move[0, :] = 0.0
+    log.sign[0] = 1.0
+    log.radius[0] = beta
+    log.formed[0] = True
+
+
+def log_move(log: Log, estimate: Logistic) -> None:
+    """V has just moved; an interval is formed only when an outcome (or a decision in between) follows."""
+    entry = log.counts[1]
+    log.counts[1] = entry + 1
+    log.theta[entry, :] = estimate.theta
+    log.move[entry, :] = estimate.move
+    log.sign[entry] = estimate.move_sign[0]
+    log.formed[entry] = False
+
+
+def log_outcome(log: Log, estimate: Logistic, beta: float) -> None:
+    """θ̂ has moved: the interval of WISE's line 14 for the coming rounds."""
+    entry = log.counts[1]
+    if entry > 0 and not log.formed[entry - 1]:
+        entry -= 1  # the attempt's own move of V is the last entry: one round, one interval
+    else:
+        log.counts[1] = entry + 1
+        log.move[entry, :] = 0.0
+        log.sign[entry] = 1.0
+    log.theta[entry, :] = estimate.theta
+    log.radius[entry] = beta
+    log.formed[entry] = True
+
+
+def close(log: Log, beta: float) -> None:
+    """A decision is due while attempts are in flight: what is known now forms an interval."""
+    last = log.counts[1] - 1
+    if not log.formed[last]:
+        log.radius[last] = beta
+        log.formed[last] = True
+
+
+def midpoint(low: float, high: float) -> float:
+    """The logit of (μ(low) + μ(high))/2. The midpoint is one of probabilities: for logits (−5, 1) it is −0.54."""
+    inside = logistic(low) + logistic(high)
+    outside = logistic(-low) + logistic(-high)  # both sums to full relative accuracy, so their ratio too
+    return math.log(inside / outside)
+
+
+def meet(log: Log, bound: float, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, features: Floats) -> None:
+    """Intersect the intervals of one job's pairs (logits low, high : float64[K]) with the entries of the log from `met`
+    on; met = 0 starts afresh from I_{τ−1}. `bound` is the logit of p̄. Lines 7–13 of WISE's Algorithm 1."""
+    servers = low.shape[0]
+    if met == 0:
+        squared_norms(log.first_inverse, features, squares)
+        for k in range(servers):
+            low[k], high[k], frozen[k] = -bound, bound, 0.0
+    work, below, above = np.empty(servers), np.empty(servers), np.empty(servers)
+    any_frozen = 0.0
+    for k in range(servers):
+        any_frozen += frozen[k]
+    for entry in range(met, log.counts[1]):
+        if entry > 0:
+            scores(log.move[entry], features, work)
+            sign = log.sign[entry]
+            for k in range(servers):
+                squares[k] -= sign * work[k] * work[k]
+        if not log.formed[entry]:
+            continue
+        beta = log.radius[entry]
+        scores(log.theta[entry], features, work)
+        empty = 0
+        for k in range(servers):
+            reach = beta * math.sqrt(squares[k] if squares[k] > 0.0 else 0.0)
+            lowest, highest = work[k] - reach, work[k] + reach
+            below[k] = low[k] if low[k] > lowest else lowest
+            above[k] = high[k] if high[k] < highest else highest
+            empty += 1 if below[k] > above[k] else 0
+        if empty == 0 and any_frozen == 0.0:
+            for k in range(servers):
+                low[k], high[k] = below[k], above[k]
+            continue
+        for k in range(servers):
+            if frozen[k] != 0.0:
+                continue
+            if below[k] > above[k]:  # line 10: the midpoint of the last nonempty intersection, until the next epoch
+                low[k] = midpoint(low[k], high[k])
+                high[k] = low[k]
+                frozen[k] = 1.0
+                any_frozen += 1.0
+            else:
+                low[k], high[k] = below[k], above[k]
+
+
+def width_key(low: float, high: float) -> float:
+    """A number that orders intervals by their width μ(high) − μ(low), to a few ulp of the width *or of its complement*.
+
+    Near ±50 widths round to 1 and all tie in double precision. So a wide interval is ranked by its complement
+    c = μ(low) + μ(−high), through 1/c > 2, and a narrow one by the width itself, μ(high) μ(−low) (1 − e^{low−high}) ≤ ½.
+    """
+    complement = logistic(low) + logistic(-high)
+    if complement < 0.5:
+        return 1.0 / complement
+    return -logistic(high) * logistic(-low) * math.expm1(low - high)

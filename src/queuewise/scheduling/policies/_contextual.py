@@ -1,0 +1,175 @@
+"""What the contextual policies share: their common options, the estimator, and the optimistic choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._random import Stream, below
+from .. import logistic
+from ..confidence import FIXED, FORMULAS, Radius, follow_design, optimism, radius_at
+from ..logistic import Logistic, Settings
+from ..policy import EXPLOIT, RANDOM, TIE, PerJob, PerServer, Shape, Ticket, Waiting
+
+
+class Columns(NamedTuple):
+    """Per waiting job: ‖φ(x, k)‖²_{V⁻¹} and the moves of V that it has followed (minus one for a newcomer)."""
+
+    squares: PerServer
+    met: PerJob
+
+
+#: Options of every contextual policy; None stands for "as the law suggests, else as the policy's own paper has it".
+COMMON: dict[str, Any] = {
+    "radius": None,
+    "radius_scale": 1.0,
+    "ridge": 1.0,
+    "initial_design": None,
+    "parameter_bound": None,
+    "kappa": None,
+    "delta": None,
+    "tolerance": 1e-8,
+}
+
+
+def choice(options: Mapping[str, Any], key: str, allowed: Mapping[str, int]) -> int:
+    """The code of a named option; a sentence that lists the names otherwise."""
+    value = options[key]
+    if value not in allowed:
+        raise ValueError(f"{key}: must be one of {sorted(allowed)}, not {value!r}")
+    return allowed[value]
+
+
+def number(options: Mapping[str, Any], key: str, low: float, high: float = math.inf, strict: bool = True) -> float:
+    """The option as a float in (low, high], or [low, high] when not strict; a sentence that names it otherwise."""
+    value = options[key]
+    try:
+        converted = float(value)
+    except (TypeError, ValueError):
+        converted = math.nan
+    inside = (converted > low if strict else converted >= low) and converted <= high and math.isfinite(converted)
+    if not inside:
+        limits = f"above {low:g}" if strict else f"at least {low:g}"
+        limits += "" if math.isinf(high) else f" and at most {high:g}"
+        raise ValueError(f"{key}: must be a number {limits}, not {value!r}")
+    return converted
+
+
+def whole(options: Mapping[str, Any], key: str, low: int) -> int:
+    """The option as an integer ≥ low; a sentence that names it otherwise."""
+    value = options[key]
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise ValueError(f"{key}: must be a whole number of at least {low}, not {value!r}")
+    return int(value)
+
+
+def share_of_rounds(options: Mapping[str, Any], key: str, rounds: int) -> int:
+    """A round given as a whole number, or as a share of the horizon (a float in [0, 1])."""
+    value = options[key]
+    if isinstance(value, float) and 0.0 <= value <= 1.0:
+        return round(value * rounds)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise ValueError(f"{key}: must be a number of rounds, or a share of the horizon as a float in [0, 1], not {value!r}")
+
+
+def estimation(options: Mapping[str, Any], shape: Shape, formula: str) -> tuple[Settings, Radius]:
+    """The estimator's settings and the radius from the common options. `formula` is the paper's own radius."""
+    ridge = number(options, "ridge", 0.0)
+    bound = shape.parameter_bound if options["parameter_bound"] is None else number(options, "parameter_bound", 0.0)
+    kappa = shape.kappa if options["kappa"] is None else number(options, "kappa", 0.0)
+    delta = 1.0 / max(shape.rounds, 2) if options["delta"] is None else number(options, "delta", 0.0, 1.0)
+    scale = number(options, "radius_scale", 0.0)
+    chosen = options["radius"]
+    suggested = chosen is None and not math.isnan(shape.suggested_radius)
+    if suggested:
+        chosen = shape.suggested_radius
+    elif chosen is None:
+        chosen = formula
+    if isinstance(chosen, str):
+        if chosen not in FORMULAS:
+            raise ValueError(f"radius: must be a number above 0 or one of {sorted(FORMULAS)}, not {chosen!r}")
+        radius = Radius(FORMULAS[chosen], scale, kappa, bound, shape.dimension, ridge, delta)
+    else:
+        fixed = number({"radius": chosen}, "radius", 0.0, strict=False)
+        radius = Radius(FIXED, scale * fixed, kappa, bound, shape.dimension, ridge, delta)
+    if options["initial_design"] is not None:
+        initial = number(options, "initial_design", 0.0)
+    elif not math.isnan(shape.suggested_initial_design):
+        initial = shape.suggested_initial_design
+    else:  # WISE: V₀ = κI; CQB-η-2, Algorithm 1: V₀ = λ₀I
+        initial = kappa if formula == "wise" else ridge
+    return Settings(ridge, bound, initial, number(options, "tolerance", 0.0)), radius
+
+
+def newcomer(columns: Columns, slot: int) -> None:
+    """A newcomer has followed no move of V yet."""
+    columns.met[slot] = -1
+
+
+def learn(settings: Settings, estimate: Logistic, ticket: Ticket, success: bool) -> None:
+    """The outcome of an attempt reaches the estimate."""
+    logistic.learn(settings, estimate, ticket.features, success)
+
+
+def most_optimistic(
+    radius: Radius, estimate: Logistic, columns: Columns, waiting: Waiting, ties: int, stream: Stream
+) -> tuple[int, int, int]:
+    """argmax over waiting pairs of μ(⟨φ, θ̂_{t−1}⟩) + β_{t−1}‖φ‖_{V⁻¹_{t−1}} (CQB-η-2 (1)); ties by the rule `ties`."""
+    beta = radius_at(radius, waiting.round - 1)
+    servers = waiting.allowed.shape[0]
+    index = np.empty(servers)
+    best, slot, server, tied = -math.inf, -1, -1, 0
+    for position in range(waiting.count):
+        candidate = waiting.slots[position]
+        follow_design(estimate, columns.met, columns.squares, waiting.features, candidate)
+        optimism(estimate.theta, beta, columns.squares[candidate], waiting.features[candidate], index)
+        for k in range(servers):
+            if not waiting.allowed[k]:
+                continue
+            if index[k] > best + TIE * math.fabs(best) or slot < 0:
+                best, slot, server, tied = index[k], candidate, k, 1
+            elif ties == RANDOM and index[k] >= best - TIE * math.fabs(best):
+                tied += 1
+                if below(stream, tied) == 0:
+                    slot, server = candidate, k
+    return slot, server, EXPLOIT
+
+
+def random_allowed(allowed: Any, stream: Stream) -> int:
+    """A uniform server among those allowed."""
+    count = 0
+    for k in range(allowed.shape[0]):
+        if allowed[k]:
+            count += 1
+    pick = below(stream, count)
+    for k in range(allowed.shape[0]):
+        if allowed[k]:
+            if pick == 0:
+                return k
+            pick -= 1
+    return -1
+
+
+def next_allowed(allowed: Any, turn: Any) -> int:
+    """Round robin over the servers: the next allowed one from turn[0] on; the counter moves past it."""
+    servers = allowed.shape[0]
+    for step in range(servers):
+        k = (turn[0] + step) % servers
+        if allowed[k]:
+            turn[0] = (k + 1) % servers
+            return k
+    return -1
+
+
+def explain_optimism(radius: Radius, estimate: Logistic, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
+    """What an optimistic rule saw in one pair: estimated probability, bonus β‖φ‖_{V⁻¹}, index."""
+    phi = waiting.features[slot, :, server]
+    z = float(phi @ estimate.theta)
+    beta = radius_at(radius, waiting.round - 1)
+    bonus = beta * math.sqrt(max(float(phi @ estimate.inverse @ phi), 0.0))
+    probability = float(logistic.logistic(z))
+    return {"probability": probability, "bonus": bonus, "index": probability + bonus, "radius": beta}
