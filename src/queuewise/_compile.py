@@ -34,10 +34,11 @@ F = TypeVar("F", bound=Function)
 _EXTERNAL = ("numpy", "math", "numba", "llvmlite", "scipy", "builtins")
 
 _compiled: dict[str, Any] = {}
+_programs: dict[tuple[Any, ...], Any] = {}
 
 
 def options(**numba_options: Any) -> Callable[[F], F]:
-    """Mark a plain function with the numba options that it is to be compiled with (``fastmath`` for one kernel, say)."""
+    """Mark a plain function with the numba options for its compilation (``fastmath`` for one kernel, say)."""
 
     def mark(function: F) -> F:
         function.__numba_options__ = numba_options  # type: ignore[attr-defined]
@@ -119,11 +120,12 @@ def _describe_function(function: types.FunctionType, seen: set[int]) -> str:
     if id(function) in seen:  # recursion, or a function met before
         return f"again {function.__qualname__}"
     seen.add(id(function))
+    marked = getattr(function, "__numba_options__", {})
     parts = [
         function.__qualname__,
         _describe_code(function.__code__),
         repr(function.__defaults__),
-        repr(sorted((key, _describe(value, seen)) for key, value in getattr(function, "__numba_options__", {}).items())),
+        repr(sorted((key, _describe(value, seen)) for key, value in marked.items())),
     ]
     parts += [_describe(cell.cell_contents, seen) for cell in function.__closure__ or ()]
     parts += [f"{name}={_describe(value, seen)}" for name, value in sorted(_referenced(function).items())]
@@ -175,16 +177,15 @@ def _with_globals(
         code = code.replace(co_name=name, co_qualname=name)
     if filename is not None:
         code = code.replace(co_filename=filename)
-    clone = types.FunctionType(
-        code, {**function.__globals__, **replaced}, name or function.__name__, function.__defaults__, function.__closure__
-    )
+    names = {**function.__globals__, **replaced}
+    clone = types.FunctionType(code, names, name or function.__name__, function.__defaults__, function.__closure__)
     clone.__module__ = function.__module__
     clone.__qualname__ = name or function.__qualname__
     return clone
 
 
 def _put(replaced: dict[str, Any], module: types.ModuleType, name: str, path: list[str], compiled: Any) -> None:
-    """Stand a copy of `module` in for itself, with the attribute at `path` compiled: numba reads ``module.function``."""
+    """Let a copy of `module` with the attribute at `path` compiled stand in for it: numba reads ``module.function``."""
     copy = replaced.get(name)
     if copy is None or copy is module:
         copy = replaced[name] = types.ModuleType(module.__name__)
@@ -232,7 +233,17 @@ def interpreted(function: Function, bindings: Mapping[str, Function]) -> Functio
 
 
 def program(entry: Function, bindings: Mapping[str, Function]) -> Any:
-    """Compile `entry` with `bindings` and keep the machine code on disk, under a name that no edit can outlive."""
+    """Compile `entry` with `bindings` and keep the machine code on disk, under a name that no edit can outlive.
+
+    In a process the same function objects give the same program at once; an edited and reloaded module has new ones.
+    """
+    same = (entry, *bindings.items())
+    if same not in _programs:
+        _programs[same] = _program(entry, bindings)
+    return _programs[same]
+
+
+def _program(entry: Function, bindings: Mapping[str, Function]) -> Any:
     key = fingerprint(entry, *bindings.values())
     cacheable = all(_importable(bound) for bound in bindings.values())
     stub: Path | None = None
@@ -251,7 +262,7 @@ def program(entry: Function, bindings: Mapping[str, Function]) -> Any:
 
 
 def _importable(function: Function) -> bool:
-    """Whether another process can find the function's module (its named tuples are stored in the cache by reference)."""
+    """Whether another process can find the function's module: the cache stores its named tuples by reference."""
     module = inspect.getmodule(function)
     return module is not None and module.__name__ != "__main__" and hasattr(module, "__file__")
 

@@ -31,7 +31,7 @@ def next_word(stream: Stream) -> np.uint64:
     s2 ^= shifted
     s3 = (s3 << _45) | (s3 >> _19)
     stream[0], stream[1], stream[2], stream[3] = s0, s1, s2, s3
-    return word
+    return np.uint64(word)
 
 
 def uniform(stream: Stream) -> float:

@@ -43,7 +43,8 @@ def radius_at(radius: Radius, t: int) -> float:
     if radius.formula == WISE:  # WISE (9)
         growth = d * math.log(1.0 + t / (d * kappa)) + 4.0 * math.log(t + 1.0)
         return radius.scale * (0.5 * kappa * math.sqrt(growth) + math.sqrt(kappa) * radius.bound)
-    growth = 0.5 * d * math.log(1.0 + t / (kappa * radius.ridge * d)) + 0.5 * math.log(1.0 / radius.delta)  # CQB-η-2 (3)
+    # CQB-η-2 (3)
+    growth = 0.5 * d * math.log(1.0 + t / (kappa * radius.ridge * d)) + 0.5 * math.log(1.0 / radius.delta)
     return radius.scale * (kappa * math.sqrt(growth) + radius.bound * math.sqrt(kappa * radius.ridge))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import _compile, streams
 from . import loop
-from .loop import Draws, Queue, Record
+from .loop import Queue, Record
 from .policy import Policy, Shape
-from .systems import System
+from .systems import Draw, System, inverse_slope
 
 #: Slots and observations that a run starts with room for; both double when full.
 FIRST_SLOTS = 64
@@ -38,7 +38,7 @@ def shape_of(system: System, rounds: int) -> Shape:
         arrival_rate=system.arrival_rate,
         parameter_bound=system.parameter_bound,
         feature_bound=system.feature_bound,
-        kappa=_kappa(system.parameter_bound * system.feature_bound),
+        kappa=inverse_slope(system.parameter_bound * system.feature_bound),
         suggested_radius=_number(system.suggested_radius),
         suggested_initial_design=_number(system.suggested_initial_design),
         context_slack=system.context_slack().value,
@@ -50,21 +50,10 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _kappa(logit: float) -> float:
-    """κ = 1/μ̇(logit) = (1 + e^{−z})(1 + e^{z}) (WISE, Assumption 1), at most 1e300."""
-    return (1.0 + math.exp(-min(logit, 690.0))) * (1.0 + math.exp(min(logit, 690.0)))
-
-
-def draw(system: System, rounds: int, seed: int, run: int) -> Draws:
+def draw(system: System, rounds: int, seed: int, run: int) -> Draw:
     """The arrivals, contexts and service uniforms of one run, each from its own stream."""
-    return Draws(
-        *system.draw(
-            rounds,
-            streams.generator(seed, run, streams.ARRIVALS),
-            streams.generator(seed, run, streams.CONTEXTS),
-            streams.generator(seed, run, streams.SERVICE),
-        )
-    )
+    purposes = (streams.ARRIVALS, streams.CONTEXTS, streams.SERVICE)
+    return system.draw(rounds, *(streams.generator(seed, run, purpose) for purpose in purposes))
 
 
 def _record(rounds: int, jobs: int, trace: bool) -> Record:
@@ -105,7 +94,10 @@ def _more_slots(queue: Queue, columns: Any) -> tuple[Queue, Any]:
     """Twice the slots, all new ones free. Slots keep their numbers."""
     old = queue.slots.shape[0]
     new = 2 * old
-    grown = Queue(queue.clock, *(_enlarge(array, new) for array in queue[1:-1]), queue.allowed)
+    enlarged = {
+        name: _enlarge(array, new) for name, array in queue._asdict().items() if name not in ("clock", "allowed")
+    }
+    grown = queue._replace(**enlarged)
     grown.truth[old:] = np.nan
     grown.free[:old] = np.arange(new - 1, old - 1, -1)
     grown.clock[3] = old
@@ -136,7 +128,7 @@ def prepare(policy: Policy, shape: Shape, seed: int = 0, run: int = 0) -> tuple[
 def play(
     policy: Policy,
     shape: Shape,
-    draws: Draws,
+    draws: Draw,
     *,
     seed: int = 0,
     run: int = 0,
@@ -178,8 +170,8 @@ def play(
             except _compile.REFUSALS as error:
                 first_line = _compile.reason(error)
                 warnings.warn(
-                    f"{policy.name}: numba cannot compile this policy, so it runs as plain Python, about 100 times slower "
-                    f"({first_line})",
+                    f"{policy.name}: numba cannot compile this policy, so it runs as plain Python, about 100 times "
+                    f"slower ({first_line})",
                     RuntimeWarning,
                     stacklevel=2,
                 )

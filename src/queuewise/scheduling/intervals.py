@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..growing import Grows
 from .confidence import scores, squared_norms
-from .logistic import Logistic, logistic
+from .logistic import Logistic, copy_into, fill, logistic
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def epoch_start(m: int, shift: float) -> int:
     """τ_m of WISE (10)."""
     if m == 0:
         return 1
-    return int(math.ceil(2.0 ** (m - 1 + shift)))
+    return math.ceil(2.0 ** (m - 1 + shift))
 
 
 def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:
@@ -76,9 +76,10 @@ def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:
     empty, or this would have been called then)."""
     log.counts[0] = m
     log.counts[1] = 1
-    log.first_inverse[:, :] = estimate.inverse
-    log.theta[0, :] = estimate.theta
-    log.move[0, :] = 0.0
+    for row in range(log.first_inverse.shape[0]):
+        copy_into(log.first_inverse[row], estimate.inverse[row])
+    copy_into(log.theta[0], estimate.theta)
+    fill(log.move[0], 0.0)
     log.sign[0] = 1.0
     log.radius[0] = beta
     log.formed[0] = True
@@ -88,8 +89,8 @@ def log_move(log: Log, estimate: Logistic) -> None:
     """V has just moved; an interval is formed only when an outcome (or a decision in between) follows."""
     entry = log.counts[1]
     log.counts[1] = entry + 1
-    log.theta[entry, :] = estimate.theta
-    log.move[entry, :] = estimate.move
+    copy_into(log.theta[entry], estimate.theta)
+    copy_into(log.move[entry], estimate.move)
     log.sign[entry] = estimate.move_sign[0]
     log.formed[entry] = False
 
@@ -101,9 +102,9 @@ def log_outcome(log: Log, estimate: Logistic, beta: float) -> None:
         entry -= 1  # the attempt's own move of V is the last entry: one round, one interval
     else:
         log.counts[1] = entry + 1
-        log.move[entry, :] = 0.0
+        fill(log.move[entry], 0.0)
         log.sign[entry] = 1.0
-    log.theta[entry, :] = estimate.theta
+    copy_into(log.theta[entry], estimate.theta)
     log.radius[entry] = beta
     log.formed[entry] = True
 
@@ -123,7 +124,9 @@ def midpoint(low: float, high: float) -> float:
     return math.log(inside / outside)
 
 
-def meet(log: Log, bound: float, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, features: Floats) -> None:
+def meet(
+    log: Log, bound: float, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, features: Floats
+) -> None:
     """Intersect the intervals of one job's pairs (logits low, high : float64[K]) with the entries of the log from `met`
     on; met = 0 starts afresh from I_{τ−1}. `bound` is the logit of p̄. Lines 7–13 of WISE's Algorithm 1."""
     servers = low.shape[0]
@@ -172,7 +175,7 @@ def width_key(low: float, high: float) -> float:
     """A number that orders intervals by their width μ(high) − μ(low), to a few ulp of the width *or of its complement*.
 
     Near ±50 widths round to 1 and all tie in double precision. So a wide interval is ranked by its complement
-    c = μ(low) + μ(−high), through 1/c > 2, and a narrow one by the width itself, μ(high) μ(−low) (1 − e^{low−high}) ≤ ½.
+    c = μ(low) + μ(−high), through 1/c > 2, and a narrow one by the width, μ(high) μ(−low) (1 − e^{low−high}) ≤ ½.
     """
     complement = logistic(low) + logistic(-high)
     if complement < 0.5:

@@ -162,7 +162,6 @@ def exp_of_negative(x: float) -> float:
     return p * _bits_as_float(((_float_as_bits(shifted) - _float_as_bits(SHIFTER)) + 1023) << 52)
 
 
-@options(inline="always")
 def logistic(z: float) -> float:
     """μ(z) = 1/(1 + e^{−z}), accurate to a few ulp *relative* to the result at both ends."""
     e = exp_of_negative(-math.fabs(z))
@@ -202,9 +201,7 @@ def _weighted(weight: Floats, x: Floats, out: Floats) -> None:
         out[i] = weight[i] * x[i]
 
 
-def gradient(
-    estimate: Logistic, ridge: float, theta: Floats, out: Floats, hessian: Floats, with_hessian: bool
-) -> None:
+def gradient(estimate: Logistic, ridge: float, theta: Floats, out: Floats, hessian: Floats, with_hessian: bool) -> None:
     """∇f(θ) into `out`, and ∇²f(θ) into `hessian` if asked for: one pass over the history."""
     d, n = theta.shape[0], estimate.counts[0]
     length = min(n, BLOCK)
@@ -221,7 +218,7 @@ def gradient(
         last = min(n, first + BLOCK)
         z_, residual_ = z[: last - first], residual[: last - first]
         weight_, weighted_ = weight[: last - first], weighted[: last - first]
-        z_[:] = 0.0
+        fill(z_, 0.0)
         for j in range(d):
             _add_scaled(theta[j], estimate.features[j, first:last], z_)
         _residuals(z_, estimate.outcomes[first:last], residual_, weight_)
@@ -275,6 +272,18 @@ def solve_upper(lower: Floats, right: Floats) -> None:
         right[i] = total / lower[i, i]
 
 
+def fill(x: Floats, value: float) -> None:
+    """x[i] ← value. (Loops, because slice assignments cost numba a third of a second of compilation each.)"""
+    for i in range(x.shape[0]):
+        x[i] = value
+
+
+def copy_into(x: Floats, source: Floats) -> None:
+    """x[i] ← source[i]."""
+    for i in range(x.shape[0]):
+        x[i] = source[i]
+
+
 def norm(x: Floats) -> float:
     """Euclidean norm."""
     total = 0.0
@@ -292,11 +301,11 @@ def _refresh_inverse(estimate: Logistic) -> None:
     column = np.empty(d)
     cholesky(estimate.design, 0.0, lower)
     for j in range(d):
-        column[:] = 0.0
+        fill(column, 0.0)
         column[j] = 1.0
         solve_lower(lower, column)
         solve_upper(lower, column)
-        estimate.inverse[j, :] = column
+        copy_into(estimate.inverse[j], column)
 
 
 def move_design(estimate: Logistic, features: Floats, sign: float) -> None:
@@ -349,7 +358,7 @@ def newton_in_ball(
     previous_gap = math.inf
     for _ in range(60):
         cholesky(hessian, nu, lower)
-        target[:] = right
+        copy_into(target, right)
         solve_lower(lower, target)
         solve_upper(lower, target)
         length = norm(target)
@@ -359,7 +368,7 @@ def newton_in_ball(
         if gap <= 2e-15 * bound or (gap <= 1e-9 * bound and gap >= previous_gap):  # quadratic until rounding stops it
             break
         previous_gap = gap
-        q[:] = target
+        copy_into(q, target)
         solve_lower(lower, q)
         ratio = length / norm(q)
         following = max(0.0, nu + ratio * ratio * (length - bound) / bound)
@@ -443,13 +452,13 @@ def refit(settings: Settings, estimate: Logistic) -> None:
                 linear += total * total
             spread = _quadratic(estimate.design, step) - settings.initial_design * _dot(step, step)
             left = math.sqrt(linear) + 0.5 * LARGEST_SECOND_DERIVATIVE * estimate.largest_norm[0] * max(spread, 0.0)
-            theta[:] = target
+            copy_into(theta, target)
             if left <= tolerance * ridge:
                 estimate.multiplier[0] = nu
                 estimate.certificate[0] = left / ridge
                 return
         else:
-            theta[:] = target
+            copy_into(theta, target)
 
 
 def learn(settings: Settings, estimate: Logistic, features: Floats, success: bool) -> None:

@@ -1,6 +1,6 @@
 """The rounds of a contextual queue in slotted time: the simulation's inner loop.
 
-Plain Python, compiled once per policy with that policy's functions in place of the five placeholders below, or run as
+Plain Python, compiled once per policy with that policy's functions in place of the placeholders, or run as
 it is where numba refuses a policy. Order of a round (both papers, section 2): decide and serve, observe, then arrival.
 """
 
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .policy import Ticket, Waiting, admit, assigned, expired, observe  # noqa: F401  placeholders, bound per policy
+from .policy import Ticket, Waiting, admit, assigned, observe  # placeholders, bound to each policy's own
+from .systems import Draw
 
 
 def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Any) -> tuple[int, int, int]:
@@ -19,23 +20,12 @@ def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Any)
     return waiting.slots[0], 0, 0
 
 
-class Draws(NamedTuple):
-    """What all policies of a run share. arrivals : bool[T], A(t) · contexts : int64[jobs], the n-th job's row
-    features : float64[rows, d, K] · probabilities : float64[rows, K] · service : float64[T], U_t."""
-
-    arrivals: NDArray[np.bool_]
-    contexts: NDArray[np.int64]
-    features: NDArray[np.float64]
-    probabilities: NDArray[np.float64]
-    service: NDArray[np.float64]
-
-
 class Queue(NamedTuple):
     """The waiting jobs, addressed by stable slots, c of them.
 
     clock : int64[5] = rounds done, waiting jobs, slot of the newcomer (−1: none), free slots, jobs arrived so far
-    slots : int64[c], waiting slots in arrival order · free : int64[c], stack of free slots · job : int64[c], the job in a slot
-    features : float64[c, d, K] · truth : float64[c, K] as shown to the policy · probabilities : float64[c, K], the truth
+    slots : int64[c], waiting slots in arrival order · free : int64[c], stack of free slots · job : int64[c], who is in
+    a slot · features : float64[c, d, K] · truth : float64[c, K] as the policy sees it · probabilities : float64[c, K]
     allowed : bool[K], all true
     """
 
@@ -65,7 +55,15 @@ class Record(NamedTuple):
 
 
 def run(
-    params: Any, state: Any, columns: Any, queue: Queue, draws: Draws, record: Record, stream: Any, until: int, clairvoyant: bool
+    params: Any,
+    state: Any,
+    columns: Any,
+    queue: Queue,
+    draws: Draw,
+    record: Record,
+    stream: Any,
+    until: int,
+    clairvoyant: bool,
 ) -> int:
     """Play rounds until `until` rounds are done, or until the slots are full at the beginning of a round. Returns the
     number of rounds done; the caller makes room and calls again. A policy that names no waiting job or no allowed
@@ -85,7 +83,7 @@ def run(
             while position < count and slots[position] != slot:
                 position += 1
             if position == count or server < 0 or server >= servers:
-                return -1 - clock[0]
+                return -1 - int(clock[0])
             for j in range(d):
                 features[j] = queue.features[slot, j, server]
             ticket = Ticket(t, slot, server, reason, features)
@@ -133,4 +131,4 @@ def run(
             waiting = Waiting(t, clock[1], slots, slot, queue.allowed, queue.features, queue.truth)
             admit(params, state, columns, waiting, slot)
         clock[0] = t
-    return clock[0]
+    return int(clock[0])

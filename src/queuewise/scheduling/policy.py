@@ -51,14 +51,14 @@ TIES = {"earliest": EARLIEST, "random": RANDOM}
 class Waiting(NamedTuple):
     """What a policy sees of the queue at a decision.
 
-    round : t ≥ 1 · count : waiting jobs · slots : int64[capacity], their slots in arrival order (the first `count`)
+    round : t ≥ 1 · jobs : how many wait · slots : int64[capacity], their slots in arrival order (the first `jobs`)
     newest : slot of the job that arrived in round t − 1 and still waits, else −1
     allowed : bool[K], servers that may be chosen now · features : float64[slot, d, K], φ(x, k) = features[slot, :, k]
     truth : float64[slot, K], true success probabilities, NaN except for clairvoyant policies
     """
 
     round: int
-    count: int
+    jobs: int
     slots: NDArray[np.int64]
     newest: int
     allowed: NDArray[np.bool_]
@@ -150,7 +150,8 @@ class Policy:
     rule : the rule's name; also the key in results unless `name` is given.
     decide, admit, assigned, observe, expired, configure, start : the functions described at the head of this module.
     columns : named tuple type whose fields are annotated ``PerJob`` or ``PerServer``.
-    options : the factory's arguments, kept for labels, settings on disk and `configure`; `defaults` are those of the rule.
+    options : the factory's arguments, kept for labels, settings on disk and `configure`.
+    defaults : the rule's options with their default values; no others are accepted.
     name : key in results; the policy's random stream is keyed by it, so two variants of a rule need two names.
     clairvoyant : whether it is shown the true success probabilities (``oracle`` alone).
     explain : optional ``explain(params, state, columns, waiting, slot, server) -> dict`` for one decision.

@@ -73,7 +73,9 @@ def share_of_rounds(options: Mapping[str, Any], key: str, rounds: int) -> int:
         return round(value * rounds)
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0:
         return int(value)
-    raise ValueError(f"{key}: must be a number of rounds, or a share of the horizon as a float in [0, 1], not {value!r}")
+    raise ValueError(
+        f"{key}: must be a number of rounds, or a share of the horizon as a float in [0, 1], not {value!r}"
+    )
 
 
 def estimation(options: Mapping[str, Any], shape: Shape, formula: str) -> tuple[Settings, Radius]:
@@ -92,6 +94,11 @@ def estimation(options: Mapping[str, Any], shape: Shape, formula: str) -> tuple[
     if isinstance(chosen, str):
         if chosen not in FORMULAS:
             raise ValueError(f"radius: must be a number above 0 or one of {sorted(FORMULAS)}, not {chosen!r}")
+        if math.isinf(kappa):
+            raise ValueError(
+                "radius: the papers' formulas need kappa = 1/μ̇(S·max‖φ‖), which is beyond floating point for this "
+                "system; give a number, or kappa"
+            )
         radius = Radius(FORMULAS[chosen], scale, kappa, bound, shape.dimension, ridge, delta)
     else:
         fixed = number({"radius": chosen}, "radius", 0.0, strict=False)
@@ -123,7 +130,7 @@ def most_optimistic(
     servers = waiting.allowed.shape[0]
     index = np.empty(servers)
     best, slot, server, tied = -math.inf, -1, -1, 0
-    for position in range(waiting.count):
+    for position in range(waiting.jobs):
         candidate = waiting.slots[position]
         follow_design(estimate, columns.met, columns.squares, waiting.features, candidate)
         optimism(estimate.theta, beta, columns.squares[candidate], waiting.features[candidate], index)
@@ -149,7 +156,7 @@ def random_allowed(allowed: Any, stream: Stream) -> int:
     for k in range(allowed.shape[0]):
         if allowed[k]:
             if pick == 0:
-                return k
+                return int(k)
             pick -= 1
     return -1
 
@@ -161,7 +168,7 @@ def next_allowed(allowed: Any, turn: Any) -> int:
         k = (turn[0] + step) % servers
         if allowed[k]:
             turn[0] = (k + 1) % servers
-            return k
+            return int(k)
     return -1
 
 

@@ -1,4 +1,4 @@
-"""What the context-free learners share: successes and attempts per server, exploration, and the choice among servers."""
+"""What the context-free learners share: successes and attempts per server, exploration, and the choice of a server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def log_squared(t: int) -> float:
 def explores(params: Params, waiting: Waiting, stream: Stream) -> bool:
     """With probability min{1, 3K ln²(max{t, 2})/t}."""
     servers = waiting.allowed.shape[0]
-    return uniform(stream) < params.exploration_scale * 3.0 * servers * log_squared(waiting.round) / waiting.round
+    probability = params.exploration_scale * 3.0 * servers * log_squared(waiting.round) / waiting.round
+    return bool(uniform(stream) < probability)
 
 
 def best_server(index: NDArray[np.float64], waiting: Waiting, ties: int, stream: Stream) -> tuple[int, int, int]:

@@ -74,7 +74,7 @@ def decide(params: Params, state: State, columns: Any, waiting: Waiting, stream:
     servers = waiting.allowed.shape[0]
     index, largest = np.empty(servers), np.empty(servers)
     best, slot, server, tied = -math.inf, -1, -1, 0
-    for position in range(waiting.count):
+    for position in range(waiting.jobs):
         candidate = waiting.slots[position]
         for m in range(params.samples):
             scores(state.draws[m], waiting.features[candidate], index)

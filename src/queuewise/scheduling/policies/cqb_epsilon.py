@@ -78,8 +78,8 @@ def cqb_epsilon(*, name: str = "", **options: Any) -> Policy:
 
     Parameters
     ----------
-    exploration_rounds : τ, a number of rounds or a share of the horizon (default 200, as in WISE's experiments; CQB-η-2's
-        own have 0.2).
+    exploration_rounds : τ, a number of rounds or a share of the horizon (default 200, WISE's experiments; CQB-η-2's own
+        have 0.2).
     exploration : probability after τ; None (default) for T^{−1/2}.
     ties : "earliest" (default) or "random". Common options of the estimator: see docs/policies.md.
     """

@@ -56,9 +56,7 @@ def assigned(params: Params, state: State, columns: Columns, waiting: Waiting, t
     logistic.move_design(state.estimate, ticket.features, 1.0)
 
 
-def observe(
-    params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool
-) -> None:
+def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool) -> None:
     """θ̂_t by CQB-η-2 (2), WISE (8)."""
     learn(params.settings, state.estimate, ticket, success)
 

@@ -30,7 +30,7 @@ def configure(options: Mapping[str, Any], shape: Shape) -> Params:
 def decide(params: Params, state: Any, columns: Any, waiting: Waiting, stream: Stream) -> tuple[int, int, int]:
     """argmax p(x, k) over waiting pairs. Probabilities are compared exactly: they are the law's, not estimates."""
     best, slot, server, tied = -1.0, -1, -1, 0
-    for position in range(waiting.count):
+    for position in range(waiting.jobs):
         candidate = waiting.slots[position]
         for k in range(waiting.allowed.shape[0]):
             if not waiting.allowed[k]:
@@ -47,7 +47,7 @@ def decide(params: Params, state: Any, columns: Any, waiting: Waiting, stream: S
 
 def explain(params: Params, state: Any, columns: Any, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
     """The pair's true probability beside the best one waiting."""
-    waiting_slots = waiting.slots[: waiting.count]
+    waiting_slots = waiting.slots[: waiting.jobs]
     return {
         "probability": float(waiting.truth[slot, server]),
         "best_probability": float(np.max(waiting.truth[waiting_slots])),

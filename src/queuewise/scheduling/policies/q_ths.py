@@ -39,7 +39,8 @@ def explain(params: Params, state: State, columns: Any, waiting: Waiting, slot: 
 def q_ths(*, name: str = "", **options: Any) -> Policy:
     """Thompson sampling per server for the earliest job.
 
-    exploration_scale : factor of the exploration probability (default 1; 0 turns it off). ties : "earliest" or "random".
+    exploration_scale : factor of the exploration probability (default 1; 0 turns it off).
+    ties : "earliest" (default: the lowest server) or "random".
     """
     return Policy(
         "q_ths",

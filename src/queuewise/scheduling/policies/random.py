@@ -11,7 +11,7 @@ from ._contextual import random_allowed
 
 def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Stream) -> tuple[int, int, int]:
     """A uniform waiting job and a uniform server."""
-    slot = waiting.slots[below(stream, waiting.count)]
+    slot = waiting.slots[below(stream, waiting.jobs)]
     return slot, random_allowed(waiting.allowed, stream), EXPLORE
 
 

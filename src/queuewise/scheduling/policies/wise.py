@@ -83,7 +83,7 @@ def look(params: Params, state: State, columns: Columns, waiting: Waiting) -> fl
         intervals.begin_epoch(log, state.estimate, m, radius_at(params.radius, first))
     intervals.close(log, last)
     floor = -math.inf
-    for position in range(waiting.count):
+    for position in range(waiting.jobs):
         slot = waiting.slots[position]
         met = columns.met[slot] if columns.epoch[slot] == m else 0
         if met < log.counts[1]:
@@ -109,7 +109,7 @@ def decide(params: Params, state: State, columns: Columns, waiting: Waiting, str
     """The widest candidate (Algorithm 1, lines 16 and 17)."""
     floor = look(params, state, columns, waiting)
     widest, chosen, server = -1.0, -1, -1
-    for position in range(waiting.count):
+    for position in range(waiting.jobs):
         slot = waiting.slots[position]
         for k in range(waiting.allowed.shape[0]):
             if waiting.allowed[k] and columns.high[slot, k] >= floor:
@@ -125,9 +125,7 @@ def assigned(params: Params, state: State, columns: Columns, waiting: Waiting, t
     intervals.log_move(state.log, state.estimate)
 
 
-def observe(
-    params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool
-) -> None:
+def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool) -> None:
     """θ̂_t by WISE (8), β_t by (9), and the interval I_t (line 19)."""
     learn(params.settings, state.estimate, ticket, success)
     intervals.log_outcome(state.log, state.estimate, radius_at(params.radius, waiting.round))
@@ -142,9 +140,8 @@ def expired(params: Params, state: State, columns: Columns, waiting: Waiting, ti
 def explain(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
     """The pair's interval of probabilities, the candidates, and why it won."""
     floor = look(params, state, columns, waiting)
-    slots = waiting.slots[: waiting.count]
-    low, high = columns.low[slots], columns.high[slots]
-    candidates = (high >= floor) & waiting.allowed
+    slots = waiting.slots[: waiting.jobs]
+    candidates = (columns.high[slots] >= floor) & waiting.allowed
     probability = np.vectorize(logistic.logistic)
     pairs = [(int(slots[i]), int(k)) for i, k in np.argwhere(candidates)]
     interval = (float(probability(columns.low[slot, server])), float(probability(columns.high[slot, server])))
@@ -154,7 +151,7 @@ def explain(params: Params, state: State, columns: Columns, waiting: Waiting, sl
         "frozen": bool(columns.frozen[slot, server]),
         "largest_lower_end": float(probability(floor)),
         "candidates": pairs,
-        "eliminated": int(waiting.count * waiting.allowed.sum() - len(pairs)),
+        "eliminated": int(waiting.jobs * waiting.allowed.sum() - len(pairs)),
         "epoch": int(state.log.counts[0]),
         "why": "widest interval among the pairs that can still be best"
         if (slot, server) in pairs
