@@ -56,7 +56,17 @@ def figure() -> None:
         scheduling.simulate(system, policies, rounds=2000, runs=10, seed=1)
     line("Figure 1, simulation alone", f"{time.perf_counter() - begin:.2f} s", "at most 8 s")
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "queuewise.cli", "reproduce", "wise-figure-1", "--instances", "0", "--out", out]
+        command = [
+            sys.executable,
+            "-m",
+            "queuewise.cli",
+            "reproduce",
+            "wise-figure-1",
+            "--instances",
+            "0",
+            "--out",
+            out,
+        ]
         begin = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         line("Figure 1, the whole command", f"{time.perf_counter() - begin:.2f} s", "at most 12 s")
@@ -80,7 +90,11 @@ def against_naive(literal: bool) -> None:
         return time.perf_counter() - begin
 
     lbfgs = timed(lambda: naive.cqb_opt_lbfgs(draws, 100.0))
-    line("CQB-Opt against the NumPy loop with L-BFGS", f"{lbfgs / times['cqb_opt']:.0f} x", f"at least 60 ({lbfgs:.2f} s)")
+    line(
+        "CQB-Opt against the NumPy loop with L-BFGS",
+        f"{lbfgs / times['cqb_opt']:.0f} x",
+        f"at least 60 ({lbfgs:.2f} s)",
+    )
     lbfgs = timed(lambda: naive.wise_lbfgs(draws, 0.5, 100.0))
     line("WISE against the NumPy loop with L-BFGS", f"{lbfgs / times['wise']:.0f} x", f"at least 60 ({lbfgs:.2f} s)")
     newton = timed(lambda: naive.wise_newton(draws, 0.5, 100.0))
@@ -106,10 +120,16 @@ def first_calls() -> None:
 
     def run(code: str, cache: str) -> float:
         environment = {**os.environ, "QUEUEWISE_CACHE": cache}
-        return float(subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True).stdout)
+        return float(
+            subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True).stdout
+        )
 
     with tempfile.TemporaryDirectory() as cache:
-        line("first call on a machine, all ten policies", f"{run(_ALL_POLICIES.format(first=10), cache):.1f} s", "at most 45 s")
+        line(
+            "first call on a machine, all ten policies",
+            f"{run(_ALL_POLICIES.format(first=10), cache):.1f} s",
+            "at most 45 s",
+        )
         line("next process, WISE's first result", f"{run(_ALL_POLICIES.format(first=1), cache):.2f} s", "at most 2 s")
         line("next process, first result of all ten", f"{run(_ALL_POLICIES.format(first=10), cache):.2f} s")
         code = "import time, numba; b = time.perf_counter(); import {0}; print(time.perf_counter() - b)"

@@ -12,12 +12,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._version import VERSION as __version__
+
 if TYPE_CHECKING:
     from . import scheduling
     from .runs.result import Result, load
     from .scheduling import check_policy
-
-__version__ = "0.1.0"
 
 #: Public name → where it is defined. Loaded when first used, so that ``import queuewise`` is quick.
 _HOMES = {

@@ -1,0 +1,54 @@
+"""Scheduling: slotted time, one queue of jobs with features, K servers; choose whom to serve where.
+
+The model of WISE and CQB-η-2: a *system* (arrivals, contexts, success probabilities), *policies* that choose a waiting
+job and a server and learn from the outcome, an *oracle* that knows the probabilities, and *queue length regret*, the
+expected excess over the oracle's queue, all on common random numbers.
+"""
+
+from . import policies, presets
+from .contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
+from .digits import digits_system
+from .policies import (
+    acqb,
+    cqb_epsilon,
+    cqb_eta_2,
+    cqb_opt,
+    fifo_random,
+    oracle,
+    q_ths,
+    q_ucb,
+    random,
+    wise,
+)
+from .policy import Policy, Shape, Ticket, Waiting
+from .simulate import simulate
+from .systems import Family, System, family
+
+__all__ = [
+    "Family",
+    "Policy",
+    "Shape",
+    "System",
+    "Ticket",
+    "Waiting",
+    "acqb",
+    "cqb_epsilon",
+    "cqb_eta_2",
+    "cqb_opt",
+    "digits_system",
+    "family",
+    "fifo_random",
+    "from_outcomes",
+    "function_law",
+    "oracle",
+    "policies",
+    "presets",
+    "q_ths",
+    "q_ucb",
+    "random",
+    "simulate",
+    "table_law",
+    "uniform_law",
+    "wise",
+    "wise_figure_law",
+]

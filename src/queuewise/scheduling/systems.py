@@ -245,7 +245,12 @@ class System:
         ----------
         rounds : int
             Number of rounds, at least 1.
-        arrivals_rng, contexts_rng, service_rng : numpy.random.Generator
+        arrivals_rng : numpy.random.Generator
+            For the arrivals alone.
+        contexts_rng : numpy.random.Generator
+            For the jobs' contexts alone.
+        service_rng : numpy.random.Generator
+            For the service uniforms alone.
 
         Returns
         -------

@@ -67,7 +67,7 @@ class OutcomesSystem(System):
         return float(table.weights @ table.probabilities[np.arange(len(choice)), choice])
 
     def _table(self) -> FiniteLaw:
-        assert isinstance(self.law, FiniteLaw)  # noqa: S101 - from_outcomes builds no other
+        assert isinstance(self.law, FiniteLaw)  # from_outcomes builds no other
         return self.law
 
 
@@ -126,6 +126,7 @@ def from_outcomes(
     suggested_radius, suggested_initial_design, suggested_ridge : float, optional
         What the law suggests to policies that are named without these values.
     name : str
+        Title in tables and figures.
     allow_unstable : bool
         Accept a system without capacity slack.
 
@@ -157,7 +158,7 @@ def from_outcomes(
         if not 0 < floor <= 1:
             raise ValueError(f"floor must lie in (0, 1] (a success probability), not {floor!r}")
     table, recorded = _record(features, outcomes, shared)
-    jobs, _, servers = table.shape
+    jobs = len(table)
     frequency = weight_vector(weights, jobs)
 
     hopeless = recorded.max(axis=1) == 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from ..systems import (
     ROUNDING,
     Constants,
@@ -110,6 +111,7 @@ def table_law(
     suggested_radius, suggested_initial_design, suggested_ridge : float, optional
         What the law suggests to policies that are named without these values.
     name : str
+        Title in tables and figures.
     allow_unstable : bool
         Accept a system without capacity slack.
 

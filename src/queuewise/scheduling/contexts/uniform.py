@@ -20,7 +20,7 @@ from .table import FiniteLaw, probabilities_at
 #: Candidates per wanted context after which a parameter counts as one that too few contexts suit.
 _PATIENCE = 50
 #: Parameters tried before the settings count as impossible in practice.
-_MOST_PARAMETERS = 2000
+_MOST_PARAMETERS = 1000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,6 +69,7 @@ def uniform_law(
     Parameters
     ----------
     dimension, servers : int
+        Entries of a feature vector, and servers.
     arrival_rate : float
         In (0, 1).
     slack : float
@@ -76,8 +77,8 @@ def uniform_law(
     kappa : float
         Largest inverse slope at the true parameter, above 4.
     pool : int
-        Number of contexts. With 1000 and the paper's other values, about 61 % of parameters and 39 % of contexts are
-        accepted; a larger pool holds rarer logits and so rejects more parameters.
+        Number of contexts. With 1000 and the paper's other values, two parameters in three are accepted, and for an
+        accepted one a third of the contexts; a larger pool holds rarer logits and so rejects more parameters.
     seed : int
         Draws parameter and pool.
 
@@ -119,16 +120,16 @@ def uniform_law(
         )
     rng = np.random.default_rng(seed)
     most_logit = float(np.arccosh(kappa / 2 - 1))
-    for parameters_tried in range(1, _MOST_PARAMETERS + 1):
+    parameters_tried, drawn = 0, None
+    while drawn is None:
+        if parameters_tried == _MOST_PARAMETERS:
+            raise ValueError(
+                f"slack={slack:g} and kappa={kappa:g} must leave room for an instance: none of {_MOST_PARAMETERS} "
+                f"parameters had a pool of {pool} contexts that meets both (lower slack, raise kappa or shrink pool)"
+            )
+        parameters_tried += 1
         theta = rng.uniform(-1.0, 1.0, dimension)
         drawn = _pool(rng, theta, servers, pool, least_logit, most_logit)
-        if drawn is not None:
-            break
-    else:
-        raise ValueError(
-            f"slack={slack:g} and kappa={kappa:g} must leave room for an instance: none of {_MOST_PARAMETERS} "
-            f"parameters had a pool of {pool} contexts that meets both (lower slack, raise kappa or shrink pool)"
-        )
     features, contexts_tried = drawn
     law = FiniteLaw(features, probabilities_at(features, theta), np.full(pool, 1.0 / pool))
     return UniformSystem(

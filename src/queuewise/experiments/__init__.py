@@ -1,0 +1,15 @@
+"""Experiments on top of the wings: reproductions of papers, comparisons described in a file, and the demo.
+
+``registry``
+    every reproduction by name
+``papers``
+    one file per figure: settings, claims, drawing
+``claims``
+    what a paper claims, measured, with simultaneous intervals and a verdict
+``compare``
+    a user's own systems and policies, from a TOML file
+``demo``
+    WISE's Figure 1 in small, and the same policies on classifiers of handwritten digits
+``report``
+    tables as text, Markdown and JSON, and progress with time left
+"""

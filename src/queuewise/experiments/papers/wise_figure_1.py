@@ -1,0 +1,396 @@
+"""Figure 1 of WISE: queue length regret in nine settings, with the paper's claims about it.
+
+The grid is q (share of jobs whose best server is slower than jobs arrive) in {0, 0.15, 0.5} times capacity slack in
+{0.05, 0.1, 0.15}, 2000 rounds each. It is measured in two ways: the paper's, with one instance (one true parameter and
+one list of feature directions, from seed 0) and a few runs on it; and with a fresh instance in every run, which is what
+a claim about the *law* is about. (WISE, Section 6 and Appendix F.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...runs.result import Result
+from ...runs.statistics import Curve, Difference, Estimate
+from ...scheduling import presets
+from ...scheduling.contexts import wise_figure_law
+from ...scheduling.simulate import simulate
+from ...scheduling.systems import Family, System, family
+from ..claims import FAILS, HOLDS, Claim, Part, Verdict, claims_table
+from ..registry import Outcome, Request
+from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, version, write_text
+
+ROUNDS = 2000
+LATE = (1500, 2000)
+SLOW_SHARES = (0.0, 0.15, 0.5)
+SLACKS = (0.05, 0.1, 0.15)
+SETTINGS = tuple((q, slack) for q in SLOW_SHARES for slack in SLACKS)
+#: Rounds of the centred moving average through which curves are drawn.
+SMOOTHING = 25
+#: The paper's wording of its rows.
+ROW_NAMES = {0.0: "pointwise", 0.15: "average", 0.5: "average"}
+#: Seed of the one instance of the paper's way.
+INSTANCE = 0
+
+SMALLEST = "WISE has the smallest mean regret over rounds 1-2000 in five of the nine settings"
+SECOND = "WISE has the smallest or second smallest mean regret over rounds 1-2000 in all nine settings"
+BELOW_ONE = "WISE's mean regret over rounds 1500-2000 is below 1 in all nine settings"
+REFERENCE = "WISE, Section 6"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One panel, measured one way.
+
+    Attributes
+    ----------
+    q, slack : float
+    curves : mapping of policy to Curve
+        Regret per round, smoothed.
+    mean, late : mapping of policy to Estimate
+        Mean regret over all rounds, and over rounds 1500-2000.
+    difference : mapping of policy to Difference
+        WISE's mean regret minus that policy's, paired by run.
+    """
+
+    q: float
+    slack: float
+    curves: Mapping[str, Curve]
+    mean: Mapping[str, Estimate]
+    late: Mapping[str, Estimate]
+    difference: Mapping[str, Difference]
+
+    @property
+    def label(self) -> str:
+        return label(self.q, self.slack)
+
+    @property
+    def order(self) -> list[str]:
+        """Policies by mean regret, smallest first."""
+        return sorted(self.mean, key=lambda name: self.mean[name].mean)
+
+    @property
+    def best_other(self) -> str:
+        """The policy with the smallest mean regret but for WISE."""
+        return next(name for name in self.order if name != "wise")
+
+    @property
+    def rank(self) -> int:
+        """WISE's rank, from 1."""
+        return self.order.index("wise") + 1
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of measuring: its name for folders and files, its words, its runs and its nine settings."""
+
+    name: str
+    words: str
+    runs: int
+    settings: tuple[Setting, ...]
+
+
+def label(q: float, slack: float) -> str:
+    """A setting in words."""
+    return f"q = {q:g}, slack = {slack:g}"
+
+
+def summarise(result: Result, q: float, slack: float) -> Setting:
+    """What the figure and the claims need of one setting's result, which may then be dropped."""
+    everything = (1, result.rounds)
+    late = (min(LATE[0], result.rounds), min(LATE[1], result.rounds))
+    names = list(result.policies)
+    return Setting(
+        q,
+        slack,
+        curves={name: result.regret(name).smooth(SMOOTHING) for name in names},
+        mean={name: result.mean_regret(name, rounds=everything) for name in names},
+        late={name: result.mean_regret(name, rounds=late) for name in names},
+        difference={name: result.compare("wise", name, rounds=everything) for name in names if name != "wise"},
+    )
+
+
+def claims(way: Way) -> tuple[Verdict, Verdict, Verdict]:
+    """The paper's three claims, judged on one way of measuring."""
+    words = way.words
+    differences = [(setting.label, list(setting.difference.values())) for setting in way.settings]
+    return (
+        Claim(SMALLEST, REFERENCE, words, [Part(name, values) for name, values in differences], needed=5).judge(),
+        Claim(SECOND, REFERENCE, words, [Part(name, values, rank=2) for name, values in differences]).judge(),
+        Claim(BELOW_ONE, REFERENCE, words, [Part(s.label, [s.late["wise"]], bound=1.0) for s in way.settings]).judge(),
+    )
+
+
+def settings_table(way: Way, verdicts: Sequence[Verdict]) -> Table:
+    """Per setting: WISE against the best of the others, its rank, and its late regret."""
+    smallest, _, below = verdicts
+    rows = []
+    for setting, against, late in zip(way.settings, smallest.parts, below.parts, strict=True):
+        rows.append(
+            (
+                setting.label,
+                str(setting.rank),
+                setting.best_other,
+                interval(against.value, against.low, against.high),
+                against.verdict,
+                interval(late.value, late.low, late.high),
+                late.verdict,
+            )
+        )
+    return Table(
+        f"WISE per setting, {way.words}",
+        ("setting", "rank", "best other", "WISE - best other", "smallest", "rounds 1500-2000", "below 1"),
+        tuple(rows),
+        note="Differences of mean regret over rounds 1-2000 in jobs, paired by run; negative is in WISE's favour. The "
+        "intervals of a column hold together with 95% confidence, whichever of the others is truly best.",
+        sections=_section_ends(),
+    )
+
+
+def facts_table(way: Way) -> Table:
+    """Mean regret of every policy in every setting, with plain 95 % intervals."""
+    rows = []
+    for q in SLOW_SHARES:
+        row_settings = [setting for setting in way.settings if setting.q == q]
+        for name in row_settings[0].mean:
+            cells = [interval(s.mean[name].mean, s.mean[name].low, s.mean[name].high) for s in row_settings]
+            rows.append((f"{q:g}", name, *cells))
+    policies = len(rows) // len(SLOW_SHARES)
+    return Table(
+        f"Mean regret over rounds 1-2000, {way.words}",
+        ("q", "policy", *(f"slack = {slack:g}" for slack in SLACKS)),
+        tuple(rows),
+        note="In jobs, with the 95% interval of each mean by itself.",
+        sections=tuple(policies * (i + 1) - 1 for i in range(len(SLOW_SHARES))),
+    )
+
+
+def _section_ends() -> tuple[int, ...]:
+    return tuple(len(SLACKS) * (i + 1) - 1 for i in range(len(SLOW_SHARES)))
+
+
+def sentences(paper: tuple[Way, Sequence[Verdict]] | None, fresh: tuple[Way, Sequence[Verdict]] | None) -> list[str]:
+    """Plainly: which claim holds, which does not, and which the paper's number of runs could not decide."""
+    said = []
+    for index, claim in enumerate((SMALLEST, SECOND, BELOW_ONE)):
+        parts = []
+        if paper is not None:
+            parts.append(_in_words(paper[0], paper[1][index]))
+        if fresh is not None:
+            parts.append(_in_words(fresh[0], fresh[1][index]))
+        said.append(f"{claim}: {'; '.join(parts)}.")
+    for measured in (paper, fresh):
+        if measured is not None:
+            ranks = [setting.rank for setting in measured[0].settings]
+            said.append(
+                f"By the means alone, over {measured[0].words}: WISE is first in {ranks.count(1)} settings, second in "
+                f"{ranks.count(2)}, lower in {sum(rank > 2 for rank in ranks)} (the paper: first in 5, second in 4)."
+            )
+    return said
+
+
+def _in_words(way: Way, verdict: Verdict) -> str:
+    settings = f"{verdict.agreeing} of {len(verdict.parts)} settings by the means"
+    if verdict.verdict == HOLDS:
+        return f"it holds over {way.words} ({settings})"
+    if verdict.verdict == FAILS:
+        return f"it does not hold over {way.words} ({settings})"
+    low, high = verdict.certain
+    certain = f"certainly in {low}" if low == high else f"somewhere between {low} and {high} with confidence"
+    return f"{way.words} cannot decide it ({settings}, {certain})"
+
+
+#: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
+STYLES: dict[str, dict[str, Any]] = {
+    "wise": {"color": "#d62718", "linewidth": 1.8, "zorder": 5},
+    "cqb_opt": {"color": "#0057b8", "linewidth": 1.4, "zorder": 4},
+    "cqb_epsilon": {"color": "#29a3e0", "linewidth": 1.1, "zorder": 3.5},
+    "cqb_eta_2": {"color": "#008a5c", "linewidth": 1.1, "zorder": 3.4},
+    "acqb": {"color": "#a23fb5", "linewidth": 1.1, "zorder": 3.3},
+    "q_ucb": {"color": "#e08a00", "linewidth": 1.1, "linestyle": (0, (5, 1.5)), "zorder": 3.2},
+    "q_ths": {"color": "#7a4a1e", "linewidth": 1.1, "linestyle": (0, (2.5, 1.2)), "zorder": 3.1},
+    "random": {"color": "#777777", "linewidth": 1.1, "linestyle": (0, (1, 1)), "zorder": 3},
+}
+LABELS = {
+    "wise": "WISE",
+    "cqb_opt": "CQB-Opt",
+    "cqb_epsilon": "CQB-ε",
+    "cqb_eta_2": "CQB-η-2",
+    "acqb": "ACQB",
+    "q_ucb": "Q-UCB",
+    "q_ths": "Q-ThS",
+    "random": "Random",
+}
+#: Every so many rounds a point is drawn; after smoothing over 25 rounds more of them cannot be told apart.
+_DRAW_EVERY = 8
+
+
+def draw(way: Way, band: str, stem: Path) -> list[Path]:
+    """Draw the 3 × 3 panels to ``stem.png`` and ``stem.svg``.
+
+    `band` is ``"sd"`` (the paper's: mean ± 2 standard deviations of a run) or ``"interval"`` (95 % interval of the mean).
+    """
+    # The object interface: no window system is looked for, and nothing is kept by the module.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    figure = Figure(figsize=(11.0, 9.0))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(
+        len(SLOW_SHARES),
+        len(SLACKS),
+        sharex=True,
+        sharey="row",
+        gridspec_kw={"left": 0.075, "right": 0.985, "bottom": 0.115, "top": 0.895, "wspace": 0.06, "hspace": 0.1},
+    )
+    ticks = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500]
+    top = {q: 1.0 for q in SLOW_SHARES}
+    for setting in way.settings:
+        axis = axes[SLOW_SHARES.index(setting.q), SLACKS.index(setting.slack)]
+        for name, curve in setting.curves.items():
+            style = STYLES.get(name, {})
+            rounds, mean = curve.rounds[::_DRAW_EVERY], curve.mean[::_DRAW_EVERY]
+            if band == "sd":
+                low, high = curve.mean - 2.0 * curve.sd, curve.mean + 2.0 * curve.sd
+            else:
+                low, high = curve.low, curve.high
+            low, high = low[::_DRAW_EVERY], high[::_DRAW_EVERY]
+            axis.fill_between(
+                rounds, low, high, color=style.get("color"), alpha=0.10 if band == "sd" else 0.22, linewidth=0, zorder=1
+            )
+            axis.plot(rounds, mean, label=LABELS.get(name, name), **style)
+            top[setting.q] = max(top[setting.q], float(high.max() if band == "interval" else mean.max() * 1.5))
+        if setting.q == SLOW_SHARES[0]:
+            axis.set_title(f"capacity slack {setting.slack:g}", fontsize=11)
+        if setting.slack == SLACKS[0]:
+            axis.set_ylabel(f"{ROW_NAMES[setting.q]} (q = {setting.q:g})\nregret (jobs)", fontsize=10)
+        if setting.q == SLOW_SHARES[-1]:
+            axis.set_xlabel("round", fontsize=10)
+    for row, q in enumerate(SLOW_SHARES):
+        # Linear up to one job, logarithmic above: WISE's claims are about values near 1, Random's are 50 times that.
+        axes[row, 0].set_yscale("symlog", linthresh=1.0, linscale=1.0)
+        axes[row, 0].set_ylim(-0.5, top[q] * 1.15)
+        axes[row, 0].yaxis.set_major_locator(FixedLocator(ticks))
+        axes[row, 0].yaxis.set_minor_locator(NullLocator())
+        axes[row, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in axes.flat:
+        axis.set_xlim(0, ROUNDS)
+        axis.axhline(0.0, color="black", linewidth=0.6, zorder=2)
+        axis.axhline(1.0, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=2)
+        axis.grid(color="#e4e4e4", linewidth=0.6)
+        axis.tick_params(labelsize=9)
+        axis.set_axisbelow(True)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    shown = "mean ± 2 standard deviations" if band == "sd" else "mean and its 95% interval"
+    figure.suptitle(f"Queue length regret, {way.words}: {shown}", fontsize=13, x=0.075, ha="left", y=0.975)
+    figure.text(
+        0.075,
+        0.935,
+        f"Moving average over {SMOOTHING} rounds. Vertical axis linear up to 1 job, logarithmic above.",
+        fontsize=9.5,
+        color="#444444",
+    )
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False, fontsize=10, bbox_to_anchor=(0.53, 0.01))
+    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    figure.savefig(files[0], dpi=130)
+    # No date in the file: the same numbers give the same picture, byte for byte.
+    figure.savefig(files[1], metadata={"Date": None})
+    return files
+
+
+def run(request: Request) -> Outcome:
+    """Simulate, judge the claims, and write figures, rows and claims to ``request.out``.
+
+    Raises ValueError where the folder cannot be written to or holds rows of another experiment.
+    """
+    out = output_folder(request.out)
+    plan = []
+    if request.runs:
+        plan.append(("one-instance", f"one instance, {request.runs} runs", request.runs))
+    if request.instances:
+        plan.append(("fresh-instances", f"{request.instances} fresh instances", request.instances))
+    ways = []
+    with Progress(len(SETTINGS) * sum(runs for _, _, runs in plan), shown=request.progress) as progress:
+        for name, words, runs in plan:
+            settings = []
+            for q, slack in SETTINGS:
+                progress.begin(f"{words}: {label(q, slack)}")
+                system: System | Family
+                if name == "one-instance":
+                    system = wise_figure_law(q=q, slack=slack, seed=INSTANCE)
+                else:
+                    system = family(wise_figure_law, q=q, slack=slack)
+                result = simulate(
+                    system,
+                    policies=presets.wise_figure_1(),
+                    rounds=ROUNDS,
+                    runs=runs,
+                    seed=request.seed,
+                    workers=request.workers,
+                    folder=out / "rows" / name / f"q{q:g}-slack{slack:g}",
+                    progress=progress.callback(),
+                )
+                settings.append(summarise(result, q, slack))
+            ways.append(Way(name, words, runs, tuple(settings)))
+        progress.begin("drawing")
+        files = []
+        for way in ways:
+            stem = "figure" if way.name == "one-instance" else "figure-fresh-instances"
+            files += draw(way, "sd" if way.name == "one-instance" else "interval", out / stem)
+    return _report(request, ways, files)
+
+
+def _report(request: Request, ways: Sequence[Way], files: Sequence[Path]) -> Outcome:
+    judged = [(way, claims(way)) for way in ways]
+    verdicts = tuple(verdict for trio in zip(*(verdicts for _, verdicts in judged), strict=True) for verdict in trio)
+    paper = next((pair for pair in judged if pair[0].name == "one-instance"), None)
+    fresh = next((pair for pair in judged if pair[0].name == "fresh-instances"), None)
+    title = "Claims of WISE about its Figure 1" + (" (quick: few runs, for a first look)" if request.quick else "")
+    tables = (
+        *(facts_table(way) for way in ways),
+        *(settings_table(way, verdicts) for way, verdicts in judged),
+        claims_table(verdicts, title),
+    )
+    said = sentences(paper, fresh)
+    results = {
+        "reproduction": "wise-figure-1",
+        "reference": "WISE, Figure 1, Section 6, Appendix F",
+        "version": version(),
+        "quick": request.quick,
+        "rounds": ROUNDS,
+        "seed": request.seed,
+        "claims": [verdict.as_json() for verdict in verdicts],
+        "conclusions": said,
+        "settings": [_as_json(way, setting) for way in ways for setting in way.settings],
+    }
+    written = [
+        write_text(request.out / "claims.json", to_json(results) + "\n"),
+        write_text(request.out / "claims.md", _markdown(request, tables, said)),
+    ]
+    return Outcome(verdicts, tables, tuple(said), (*files, *written, request.out / "rows"), results)
+
+
+def _markdown(request: Request, tables: Sequence[Table], said: Sequence[str]) -> str:
+    """The claims first, then what they rest on."""
+    lines = ["# WISE, Figure 1", "", *(f"- {sentence}" for sentence in said), "", tables[-1].markdown()]
+    lines += [table.markdown() for table in tables[:-1]]
+    return "\n".join(lines)
+
+
+def _as_json(way: Way, setting: Setting) -> dict[str, Any]:
+    return {
+        "way": way.words,
+        "q": setting.q,
+        "slack": setting.slack,
+        "rank": setting.rank,
+        "best_other": setting.best_other,
+        "mean_regret": {name: estimate_json(estimate) for name, estimate in setting.mean.items()},
+        "late_regret": {name: estimate_json(estimate) for name, estimate in setting.late.items()},
+        "wise_minus": {name: estimate_json(estimate) for name, estimate in setting.difference.items()},
+    }

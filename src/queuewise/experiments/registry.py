@@ -1,0 +1,217 @@
+"""Every reproduction by name: what it draws, where the paper has it, and how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..scheduling.policy import nearest
+from .claims import FAILS, Verdict
+from .report import Table
+
+#: Most runs that a command line is taken to mean (each is kept on disk).
+MOST_RUNS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """How large a reproduction is to be, and where its files go.
+
+    Attributes
+    ----------
+    out : Path
+        Folder for figures, rows and claims.
+    runs : int
+        Runs the paper's way. 0 leaves them out, else at least 2: one run has no spread.
+    instances : int
+        Runs over fresh instances. 0 leaves them out, else at least 2.
+    seed : int
+        Of all randomness.
+    workers : int or None
+        Threads; None for one per core.
+    quick : bool
+        Whether this is the small size, so that tables say so.
+    progress : bool
+        Whether progress is written to stderr.
+    """
+
+    out: Path
+    runs: int
+    instances: int
+    seed: int = 1
+    workers: int | None = None
+    quick: bool = False
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reproduction found: verdicts, tables to print, sentences that sum up, files, and all of it as JSON values."""
+
+    verdicts: tuple[Verdict, ...]
+    tables: tuple[Table, ...]
+    sentences: tuple[str, ...]
+    files: tuple[Path, ...]
+    results: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether some claim does not hold."""
+        return any(verdict.verdict == FAILS for verdict in self.verdicts)
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A figure that one command makes again.
+
+    Attributes
+    ----------
+    name, title, draws, reference : str
+        Name on the command line, one line, what the figure shows, and where it comes from.
+    runs, instances, quick_runs, quick_instances : int
+        Default sizes, and those of ``--quick``. Where `instances` is 0 the reproduction has no fresh instances.
+    module : str
+        Module with ``run(request) -> Outcome``; imported when asked for, so that listing costs nothing.
+    """
+
+    name: str
+    title: str
+    draws: str
+    reference: str
+    runs: int
+    instances: int
+    quick_runs: int
+    quick_instances: int
+    module: str
+
+    @property
+    def size(self) -> str:
+        """The default size in words."""
+        fresh = f" and {self.instances} fresh instances" if self.instances else ""
+        return f"{self.runs} runs{fresh} per setting" if self.instances else f"{self.runs} runs"
+
+    @property
+    def default_out(self) -> Path:
+        """Where files go unless another folder is named."""
+        return Path("out") / self.name
+
+
+REPRODUCTIONS: dict[str, Reproduction] = {
+    reproduction.name: reproduction
+    for reproduction in (
+        Reproduction(
+            name="wise-figure-1",
+            title="WISE's queue length regret beside seven other policies",
+            draws="regret over 2000 rounds in nine settings, the paper's way and over fresh instances; three claims",
+            reference="WISE, Figure 1, Section 6, Appendix F",
+            runs=10,
+            instances=300,
+            quick_runs=10,
+            quick_instances=20,
+            module="queuewise.experiments.papers.wise_figure_1",
+        ),
+        Reproduction(
+            name="digits",
+            title="The same policies on real outcomes: classifiers of handwritten digits as servers",
+            draws="regret over 4000 rounds on scikit-learn's digits; which policy wins, and by how much",
+            reference="an example of Queuewise, not of a paper",
+            runs=100,
+            instances=0,
+            quick_runs=20,
+            quick_instances=0,
+            module="queuewise.experiments.demo",
+        ),
+    )
+}
+
+
+def find(name: str) -> Reproduction:
+    """The reproduction of that name. Raises ValueError with the nearest known name."""
+    if name not in REPRODUCTIONS:
+        raise ValueError(f"name: no reproduction is called {name!r}{nearest(name, REPRODUCTIONS)}")
+    return REPRODUCTIONS[name]
+
+
+def reproduce(
+    name: str,
+    *,
+    runs: int | None = None,
+    instances: int | None = None,
+    out: Path | None = None,
+    seed: int = 1,
+    workers: int | None = None,
+    quick: bool = False,
+    progress: bool = False,
+) -> Outcome:
+    """Run a reproduction, write its files and say what it found.
+
+    Sizes that are left out are the reproduction's own, or its small ones if `quick`. What an earlier call left in `out`
+    is taken up again.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, a size out of range, a folder that cannot be written to or that holds another experiment.
+    """
+    found = find(name)
+    if instances and not found.instances:
+        raise ValueError(f"instances: {name} has no fresh instances, so only 0 is allowed, not {instances}")
+    request = Request(
+        out=found.default_out if out is None else Path(out),
+        runs=_size("runs", runs, found.quick_runs if quick else found.runs),
+        instances=_size("instances", instances, found.quick_instances if quick else found.instances),
+        seed=seed,
+        workers=workers,
+        quick=quick,
+        progress=progress,
+    )
+    if request.runs == request.instances == 0:
+        raise ValueError("runs: with 0 runs and 0 instances there is nothing to measure; give at least one of them 2 or more")
+    _whole("seed", seed, 0)
+    if workers is not None:
+        _whole("workers", workers, 1)
+    run: Callable[[Request], Outcome] = import_module(found.module).run
+    return run(request)
+
+
+def _size(field_name: str, value: int | None, default: int) -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value == 1 or not 0 <= value <= MOST_RUNS:
+        raise ValueError(f"{field_name}: must be 0 (leave out) or a whole number from 2 to {MOST_RUNS}, not {value!r}")
+    return value
+
+
+def _whole(field_name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{field_name}: must be a whole number of at least {least}, not {value!r}")
+
+
+def listing() -> Table:
+    """Every reproduction with what it draws, its source and its default size."""
+    return Table(
+        "Reproductions",
+        ("name", "what it draws", "source", "default size"),
+        tuple((item.name, f"{item.title}: {item.draws}", item.reference, item.size) for item in REPRODUCTIONS.values()),
+        wide=(1, 2, 3),
+    )
+
+
+def listing_json() -> list[dict[str, Any]]:
+    """The same as plain JSON values."""
+    return [
+        {
+            "name": item.name,
+            "title": item.title,
+            "draws": item.draws,
+            "reference": item.reference,
+            "runs": item.runs,
+            "instances": item.instances,
+            "quick_runs": item.quick_runs,
+            "quick_instances": item.quick_instances,
+        }
+        for item in REPRODUCTIONS.values()
+    ]
