@@ -7,7 +7,7 @@ A state is a (nested) named tuple of arrays. A field annotated ``Annotated[Array
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def growing_fields(state_type: type) -> dict[str, int]:
 
 def grow(state: S, capacity: int) -> S:
     """The state with room for `capacity` observations (never less than before). Arrays that grow are copied."""
-    marks = growing_fields(type(state))
+    marks = growing_fields(cast(type, type(state)))
     fields: dict[str, Any] = {}
     for name, value in state._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):

@@ -34,4 +34,4 @@ def policy_stream(seed: int, run: int, name: str) -> Stream:
     """The stream (``uint64[4]``) that one policy draws its own randomness from in one run."""
     digest = hashlib.sha256(name.encode()).digest()
     words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
-    return _sequence(seed, run, POLICY, *words).generate_state(4, np.uint64)
+    return _sequence(seed, run, POLICY, *words).generate_state(4, np.uint64).astype(np.uint64, copy=False)

@@ -8,18 +8,16 @@ expected excess over the oracle's queue, all on common random numbers.
 from . import policies, presets
 from .contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
 from .digits import digits_system
-from .policies import (
-    acqb,
-    cqb_epsilon,
-    cqb_eta_2,
-    cqb_opt,
-    fifo_random,
-    oracle,
-    q_ths,
-    q_ucb,
-    random,
-    wise,
-)
+from .policies.acqb import acqb
+from .policies.cqb_epsilon import cqb_epsilon
+from .policies.cqb_eta_2 import cqb_eta_2
+from .policies.cqb_opt import cqb_opt
+from .policies.fifo_random import fifo_random
+from .policies.oracle import oracle
+from .policies.q_ths import q_ths
+from .policies.q_ucb import q_ucb
+from .policies.random import random
+from .policies.wise import wise
 from .policy import Policy, Shape, Ticket, Waiting
 from .simulate import simulate
 from .systems import Family, System, family

@@ -12,7 +12,8 @@ import numpy as np
 from .. import _compile, streams
 from . import loop
 from .loop import Queue, Record
-from .policy import Policy, Shape
+from .policy import Policy
+from .policy import Shape as Shape
 from .systems import Draw, System, inverse_slope
 
 #: Slots and observations that a run starts with room for; both double when full.

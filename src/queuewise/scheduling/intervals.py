@@ -68,7 +68,8 @@ def epoch_start(m: int, shift: float) -> int:
     """τ_m of WISE (10)."""
     if m == 0:
         return 1
-    return math.ceil(2.0 ** (m - 1 + shift))
+    power: float = 2.0 ** (m - 1 + shift)
+    return math.ceil(power)
 
 
 def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:

@@ -110,7 +110,7 @@ def _float_as_bits(number: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _to_float(typing_context: Any, bits: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], context.get_value_type(types.float64))
@@ -118,7 +118,7 @@ def _to_float(typing_context: Any, bits: Any) -> Any:
     return types.float64(types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _to_bits(typing_context: Any, number: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], context.get_value_type(types.int64))
@@ -126,14 +126,14 @@ def _to_bits(typing_context: Any, number: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@overload(_bits_as_float, inline="always")  # type: ignore[untyped-decorator]
+@overload(_bits_as_float, inline="always")
 def _compiled_bits_as_float(bits):  # type: ignore[no-untyped-def]
-    return lambda bits: _to_float(bits)
+    return lambda bits: _to_float(bits)  # type: ignore[call-arg]
 
 
-@overload(_float_as_bits, inline="always")  # type: ignore[untyped-decorator]
+@overload(_float_as_bits, inline="always")
 def _compiled_float_as_bits(number):  # type: ignore[no-untyped-def]
-    return lambda number: _to_bits(number)
+    return lambda number: _to_bits(number)  # type: ignore[call-arg]
 
 
 @options(inline="always")

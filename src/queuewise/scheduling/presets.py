@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .policies import acqb, cqb_epsilon, cqb_eta_2, cqb_opt, fifo_random, q_ths, q_ucb, random, wise
+from .policies.acqb import acqb
+from .policies.cqb_epsilon import cqb_epsilon
+from .policies.cqb_eta_2 import cqb_eta_2
+from .policies.cqb_opt import cqb_opt
+from .policies.fifo_random import fifo_random
+from .policies.q_ths import q_ths
+from .policies.q_ucb import q_ucb
+from .policies.random import random
+from .policies.wise import wise
 from .policy import Policy
 
 

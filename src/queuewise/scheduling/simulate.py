@@ -88,7 +88,12 @@ def simulate(
     """
     if not isinstance(system, System | Family):
         raise ValueError(f"system must be a System or a Family (wise_figure_law(...), say), not {system!r}")
-    for field, value, least in (("rounds", rounds, 1), ("runs", runs, 1), ("seed", seed, 0), ("first_run", first_run, 0)):
+    for field, value, least in (
+        ("rounds", rounds, 1),
+        ("runs", runs, 1),
+        ("seed", seed, 0),
+        ("first_run", first_run, 0),
+    ):
         require_count(field, value, least)
     if workers is None:
         workers = default_workers()
@@ -100,7 +105,11 @@ def simulate(
         raise ValueError("trace must be False with keep='moments': decisions take memory with every run")
     rounds, runs, seed, first_run = int(rounds), int(runs), int(seed), int(first_run)
     listed = _policies(policies, trace)
-    summed = Summed([policy.name for policy in listed], rounds, _windows(windows, keep, rounds)) if keep == "moments" else None
+    summed = (
+        Summed([policy.name for policy in listed], rounds, _windows(windows, keep, rounds))
+        if keep == "moments"
+        else None
+    )
 
     game = _Game(system, listed, rounds, seed, trace, compiled)
     settings = {
@@ -160,7 +169,9 @@ def _policies(policies: str | Policy | Sequence[str | Policy], trace: bool) -> l
         if names.count(name) > 1:
             raise ValueError(f"policies: two are called {name!r}; give one of them another name with .named(...)")
         if name in _RESERVED:
-            raise ValueError(f"policies: a policy cannot be called {name!r}, the rows on disk have a column of that name")
+            raise ValueError(
+                f"policies: a policy cannot be called {name!r}, the rows on disk have a column of that name"
+            )
     reference = oracle()
     for policy in listed:
         if policy.name == ORACLE and (policy.rule, policy.options, policy.decide) != (
@@ -175,7 +186,9 @@ def _policies(policies: str | Policy | Sequence[str | Policy], trace: bool) -> l
     if trace:
         clash = set(names) & set(trace_columns([*names, ORACLE]))
         if clash:
-            raise ValueError(f"policies: with trace=True a policy cannot be called {min(clash)!r}, a column has that name")
+            raise ValueError(
+                f"policies: with trace=True a policy cannot be called {min(clash)!r}, a column has that name"
+            )
     return listed
 
 

@@ -47,4 +47,17 @@ def make(policy: str | Policy, **options: Any) -> Policy:
     return REGISTER[policy](**options)
 
 
-__all__ = ["REGISTER", "make", *REGISTER]
+__all__ = [
+    "REGISTER",
+    "acqb",
+    "cqb_epsilon",
+    "cqb_eta_2",
+    "cqb_opt",
+    "fifo_random",
+    "make",
+    "oracle",
+    "q_ths",
+    "q_ucb",
+    "random",
+    "wise",
+]
