@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .policies.acqb import acqb
 from .policies.cqb_epsilon import cqb_epsilon
 from .policies.cqb_eta_2 import cqb_eta_2
@@ -29,7 +31,7 @@ def wise_figure_1() -> list[Policy]:
     ----------
     WISE, Section 6 and Appendix F.
     """
-    estimator = {"radius": 100.0, "initial_design": 5.0, "ridge": 1.0, "parameter_bound": 10.0}
+    estimator: dict[str, Any] = {"radius": 100.0, "initial_design": 5.0, "ridge": 1.0, "parameter_bound": 10.0}
     return [
         wise(logit_bound=50.0, **estimator),
         cqb_opt(**estimator),
@@ -58,7 +60,7 @@ def cqb_eta_2_figure_1() -> list[Policy]:
     ----------
     CQB-eta-2, Section 5.
     """
-    estimator = {"radius": "cqb_eta_2", "radius_scale": 0.1, "kappa": 50.0}
+    estimator: dict[str, Any] = {"radius": "cqb_eta_2", "radius_scale": 0.1, "kappa": 50.0}
     return [
         cqb_eta_2(phase_1_end=0.2, phase_2_end=0.3, **estimator),
         cqb_epsilon(exploration_rounds=0.2, **estimator),
