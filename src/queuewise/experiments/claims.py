@@ -61,7 +61,9 @@ class Part:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= len(self.estimates):
-            raise ValueError(f"rank: must lie between 1 and the number of estimates {len(self.estimates)}, not {self.rank}")
+            raise ValueError(
+                f"rank: must lie between 1 and the number of estimates {len(self.estimates)}, not {self.rank}"
+            )
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,12 @@ class Verdict:
             "way": self.claim.way,
             "needed": self.needed,
             "measured": {"parts": len(self.parts), "agreeing": self.agreeing, "text": self.measured},
-            "interval": {"level": self.level, "simultaneous": True, "agreeing": list(self.certain), "text": self.interval},
+            "interval": {
+                "level": self.level,
+                "simultaneous": True,
+                "agreeing": list(self.certain),
+                "text": self.interval,
+            },
             "verdict": self.verdict,
             "parts": [
                 {

@@ -169,7 +169,9 @@ def reproduce(
         progress=progress,
     )
     if request.runs == request.instances == 0:
-        raise ValueError("runs: with 0 runs and 0 instances there is nothing to measure; give at least one of them 2 or more")
+        raise ValueError(
+            "runs: with 0 runs and 0 instances there is nothing to measure; give at least one of them 2 or more"
+        )
     _whole("seed", seed, 0)
     if workers is not None:
         _whole("workers", workers, 1)

@@ -16,6 +16,8 @@ from typing import Any, Self
 
 #: Seconds between progress lines where there is no terminal to redraw.
 _PLAIN_INTERVAL = 15.0
+#: Runs after which a pace is trusted.
+_PACE_RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,9 @@ class Table:
         from rich.text import Text
 
         table = RichTable(
-            title=self.title,
+            title=Text(self.title, style="bold"),
             title_justify="left",
-            title_style="bold",
-            caption=self.note or None,
+            caption=Text(self.note) if self.note else None,
             caption_justify="left",
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -77,13 +78,21 @@ def short(number: float) -> str:
     if size >= 1e6 or 0 < size < 1e-4:
         return f"{number:.2e}"
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 or size == 0 else 3 if size >= 0.01 else 4
-    text = f"{number:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    return _fixed(number, digits)
 
 
 def interval(value: float, low: float, high: float) -> str:
-    """A value with its interval: ``0.42 [0.30, 0.54]``."""
-    return f"{short(value)} [{short(low)}, {short(high)}]"
+    """A value with its interval, ``0.42 [0.30, 0.54]``, with as many decimals as the interval's width has a use for."""
+    width = high - low
+    if not math.isfinite(width) or width <= 0 or width < 1e-3:
+        return f"{short(value)} [{short(low)}, {short(high)}]"
+    decimals = min(max(1 - math.floor(math.log10(width)), 0), 4)
+    return f"{_fixed(value, decimals)} [{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
+
+
+def _fixed(number: float, decimals: int) -> str:
+    text = f"{number:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -162,13 +171,13 @@ class Progress:
     done: int = 0
     what: str = ""
     _found: int = 0
-    _begun: float = field(default_factory=time.monotonic)
+    _paced: tuple[float, int] | None = None
     _said: float = field(default_factory=time.monotonic)
     _bar: Any = None
     _task: Any = None
 
     def __enter__(self) -> Self:
-        self._begun = self._said = time.monotonic()
+        self._said = time.monotonic()
         if self.shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -186,7 +195,9 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -198,19 +209,25 @@ class Progress:
     def found(self, runs: int) -> None:
         """Count runs that lay on disk already: they took no time, so they say nothing about the time left."""
         self._found += runs
-        self.advance(runs)
+        self.done += runs
+        self._show()
 
     def advance(self, runs: int = 1) -> None:
         """Count finished runs."""
         self.done += runs
+        if self._paced is None and self.done > self._found:
+            self._paced = time.monotonic(), self.done - self._found
         self._show()
 
     def seconds_left(self) -> float | None:
-        """Time left at the pace so far; None before the first run is done."""
-        played = self.done - self._found
-        if played <= 0:
+        """Time left at the pace since the first run was done (which had to compile); None before there is a pace."""
+        if self._paced is None:
             return None
-        return (time.monotonic() - self._begun) / played * max(self.total - self.done, 0)
+        begun, counted = self._paced
+        played = self.done - self._found - counted
+        if played < _PACE_RUNS:
+            return None
+        return (time.monotonic() - begun) / played * max(self.total - self.done, 0)
 
     def _show(self) -> None:
         if not self.shown:
@@ -227,4 +244,8 @@ class Progress:
 def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{math.ceil(seconds)} s"
-    return f"{math.floor(seconds / 60)} min {math.ceil(seconds % 60):02d} s" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{math.floor(seconds / 60)} min {math.ceil(seconds % 60):02d} s"
+        if seconds < 3600
+        else f"{seconds / 3600:.1f} h"
+    )

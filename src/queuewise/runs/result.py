@@ -447,7 +447,9 @@ def load(folder: str | os.PathLike[str]) -> Result:
     numbers = [number for position, number in enumerate(numbers) if number == first + position]
     left = len(store.runs()) - len(numbers)
     if left:
-        warnings.warn(f"run {first + len(numbers)} is missing in {store.folder}, so {left} later ones are left out", stacklevel=2)
+        warnings.warn(
+            f"run {first + len(numbers)} is missing in {store.folder}, so {left} later ones are left out", stacklevel=2
+        )
     rounds = int(settings["rounds"])
     names = list(dict.fromkeys([ORACLE, *(policy["name"] for policy in settings["policies"])]))
     traced = trace_columns(names)

@@ -119,14 +119,18 @@ def replicate(
     return done
 
 
-def _inline(play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event) -> Iterator[tuple[int, P]]:
+def _inline(
+    play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event
+) -> Iterator[tuple[int, P]]:
     for run in runs:
         if halt.is_set():
             return
         yield run, play_run(run)
 
 
-def _threaded(play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event) -> Iterator[tuple[int, P]]:
+def _threaded(
+    play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event
+) -> Iterator[tuple[int, P]]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="queuewise-run")
     todo = iter(runs)
     under_way: deque[tuple[int, Future[P]]] = deque()

@@ -49,7 +49,9 @@ def to_json(value: Any) -> str:
     try:
         return json.dumps(value, indent=1, ensure_ascii=False)
     except TypeError as error:
-        raise ValueError(f"settings cannot be written as JSON ({error}), so this experiment cannot be kept on disk") from error
+        raise ValueError(
+            f"settings cannot be written as JSON ({error}), so this experiment cannot be kept on disk"
+        ) from error
 
 
 def differences(there: Any, here: Any, path: str = "") -> list[str]:
@@ -214,7 +216,9 @@ class Store:
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 metadata = file.schema_arrow.metadata or {}
-                if metadata.get(_DIGEST) != self.digest.encode() or not {"run", "round", *names} <= set(file.schema_arrow.names):
+                if metadata.get(_DIGEST) != self.digest.encode() or not {"run", "round", *names} <= set(
+                    file.schema_arrow.names
+                ):
                     return None
                 table = file.read_row_group(group, columns=["run", "round", *names], use_threads=False)
         except (OSError, pa.ArrowException, IndexError, ValueError):

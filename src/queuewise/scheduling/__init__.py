@@ -6,6 +6,7 @@ expected excess over the oracle's queue, all on common random numbers.
 """
 
 from . import policies, presets
+from .checks import check_policy
 from .contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
 from .digits import digits_system
 from .policies.acqb import acqb
@@ -30,6 +31,7 @@ __all__ = [
     "Ticket",
     "Waiting",
     "acqb",
+    "check_policy",
     "cqb_epsilon",
     "cqb_eta_2",
     "cqb_opt",

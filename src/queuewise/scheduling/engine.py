@@ -105,7 +105,8 @@ def _more_slots(queue: Queue, columns: Any) -> tuple[Queue, Any]:
     return grown, type(columns)(*(_enlarge(column, new) for column in columns))
 
 
-_uncompilable: set[str] = set()
+#: Rules that numba has refused in this process: they run as plain Python.
+UNCOMPILABLE: set[str] = set()
 
 
 def _entry(policy: Policy, compiled: bool) -> Callable[..., int]:
@@ -155,7 +156,7 @@ def play(
     queue = new_queue(FIRST_SLOTS, shape.dimension, shape.servers)
     columns = policy.new_columns(FIRST_SLOTS, shape.servers)
     record = _record(rounds, jobs, trace)
-    compiled = compiled and policy.rule not in _uncompilable
+    compiled = compiled and policy.rule not in UNCOMPILABLE
     entry = _entry(policy, compiled)
     done, room = 0, 0
     while done < rounds:
@@ -176,7 +177,7 @@ def play(
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                _uncompilable.add(policy.rule)
+                UNCOMPILABLE.add(policy.rule)
                 return play(policy, shape, draws, seed=seed, run=run, trace=trace, compiled=False)
         else:
             with np.errstate(over="ignore"):  # the random stream's arithmetic wraps around by design

@@ -19,7 +19,7 @@ from ...scheduling import presets
 from ...scheduling.contexts import wise_figure_law
 from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
-from ..claims import FAILS, HOLDS, Claim, Part, Verdict, claims_table
+from ..claims import HOLDS, UNDECIDED, Claim, Part, Verdict, claims_table
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, version, write_text
 
@@ -124,47 +124,62 @@ def claims(way: Way) -> tuple[Verdict, Verdict, Verdict]:
     )
 
 
-def settings_table(way: Way, verdicts: Sequence[Verdict]) -> Table:
-    """Per setting: WISE against the best of the others, its rank, and its late regret."""
-    smallest, _, below = verdicts
+def settings_table(way: Way, verdict: Verdict) -> Table:
+    """Per setting: WISE against the best of the others, and its rank. `verdict` is that of the first claim."""
     rows = []
-    for setting, against, late in zip(way.settings, smallest.parts, below.parts, strict=True):
+    for setting, part in zip(way.settings, verdict.parts, strict=True):
+        difference = interval(part.value, part.low, part.high)
         rows.append(
-            (
-                setting.label,
-                str(setting.rank),
-                setting.best_other,
-                interval(against.value, against.low, against.high),
-                against.verdict,
-                interval(late.value, late.low, late.high),
-                late.verdict,
-            )
+            (f"{setting.q:g}", f"{setting.slack:g}", str(setting.rank), setting.best_other, difference, part.verdict)
         )
     return Table(
-        f"WISE per setting, {way.words}",
-        ("setting", "rank", "best other", "WISE - best other", "smallest", "rounds 1500-2000", "below 1"),
+        f"WISE against the others, {way.words}",
+        ("q", "slack", "rank", "best other", "WISE - best other", "smallest"),
         tuple(rows),
         note="Differences of mean regret over rounds 1-2000 in jobs, paired by run; negative is in WISE's favour. The "
-        "intervals of a column hold together with 95% confidence, whichever of the others is truly best.",
+        "nine intervals hold together with 95% confidence, whichever of the others is truly best.",
+        sections=_section_ends(),
+    )
+
+
+def late_table(ways: Sequence[Way], verdicts: Sequence[Verdict]) -> Table:
+    """Per setting: WISE's mean regret over rounds 1500-2000, every way. `verdicts` are those of the third claim."""
+    columns = ["q", "slack"]
+    for way in ways:
+        columns += [way.words, "below 1"]
+    rows = []
+    for i, (q, slack) in enumerate(SETTINGS):
+        row = [f"{q:g}", f"{slack:g}"]
+        for verdict in verdicts:
+            part = verdict.parts[i]
+            row += [interval(part.value, part.low, part.high), part.verdict]
+        rows.append(tuple(row))
+    return Table(
+        "WISE's mean regret over rounds 1500-2000",
+        tuple(columns),
+        tuple(rows),
+        note="In jobs; the nine intervals of a column hold together with 95% confidence.",
         sections=_section_ends(),
     )
 
 
 def facts_table(way: Way) -> Table:
     """Mean regret of every policy in every setting, with plain 95 % intervals."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    ends = []
     for q in SLOW_SHARES:
         row_settings = [setting for setting in way.settings if setting.q == q]
+        rows.append((f"q = {q:g}", *("" for _ in SLACKS)))
         for name in row_settings[0].mean:
             cells = [interval(s.mean[name].mean, s.mean[name].low, s.mean[name].high) for s in row_settings]
-            rows.append((f"{q:g}", name, *cells))
-    policies = len(rows) // len(SLOW_SHARES)
+            rows.append((name, *cells))
+        ends.append(len(rows) - 1)
     return Table(
         f"Mean regret over rounds 1-2000, {way.words}",
-        ("q", "policy", *(f"slack = {slack:g}" for slack in SLACKS)),
+        ("policy", *(f"slack = {slack:g}" for slack in SLACKS)),
         tuple(rows),
         note="In jobs, with the 95% interval of each mean by itself.",
-        sections=tuple(policies * (i + 1) - 1 for i in range(len(SLOW_SHARES))),
+        sections=tuple(ends),
     )
 
 
@@ -193,14 +208,12 @@ def sentences(paper: tuple[Way, Sequence[Verdict]] | None, fresh: tuple[Way, Seq
 
 
 def _in_words(way: Way, verdict: Verdict) -> str:
-    settings = f"{verdict.agreeing} of {len(verdict.parts)} settings by the means"
-    if verdict.verdict == HOLDS:
-        return f"it holds over {way.words} ({settings})"
-    if verdict.verdict == FAILS:
-        return f"it does not hold over {way.words} ({settings})"
     low, high = verdict.certain
-    certain = f"certainly in {low}" if low == high else f"somewhere between {low} and {high} with confidence"
-    return f"{way.words} cannot decide it ({settings}, {certain})"
+    true = f"{low}" if low == high else f"{low} to {high}"
+    count = f"true in {verdict.agreeing} of {len(verdict.parts)} settings by the means, in {true} with confidence"
+    if verdict.verdict == UNDECIDED:
+        return f"{way.words} cannot decide it ({count})"
+    return f"over {way.words} it {'holds' if verdict.verdict == HOLDS else 'does not hold'} ({count})"
 
 
 #: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
@@ -228,6 +241,13 @@ LABELS = {
 _DRAW_EVERY = 8
 
 
+def _band_alpha(name: str, band: str) -> float:
+    """Eight bands of two standard deviations lie on top of each other, so all but the first two are a hint only."""
+    if band == "interval":
+        return 0.2
+    return 0.16 if name in ("wise", "cqb_opt") else 0.035
+
+
 def draw(way: Way, band: str, stem: Path) -> list[Path]:
     """Draw the 3 × 3 panels to ``stem.png`` and ``stem.svg``.
 
@@ -248,7 +268,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
         gridspec_kw={"left": 0.075, "right": 0.985, "bottom": 0.115, "top": 0.895, "wspace": 0.06, "hspace": 0.1},
     )
     ticks = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500]
-    top = {q: 1.0 for q in SLOW_SHARES}
+    top = dict.fromkeys(SLOW_SHARES, 1.0)
     for setting in way.settings:
         axis = axes[SLOW_SHARES.index(setting.q), SLACKS.index(setting.slack)]
         for name, curve in setting.curves.items():
@@ -260,7 +280,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
                 low, high = curve.low, curve.high
             low, high = low[::_DRAW_EVERY], high[::_DRAW_EVERY]
             axis.fill_between(
-                rounds, low, high, color=style.get("color"), alpha=0.10 if band == "sd" else 0.22, linewidth=0, zorder=1
+                rounds, low, high, color=style.get("color"), alpha=_band_alpha(name, band), linewidth=0, zorder=1
             )
             axis.plot(rounds, mean, label=LABELS.get(name, name), **style)
             top[setting.q] = max(top[setting.q], float(high.max() if band == "interval" else mean.max() * 1.5))
@@ -279,6 +299,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
         axes[row, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in axes.flat:
         axis.set_xlim(0, ROUNDS)
+        axis.set_xticks(range(500, ROUNDS + 1, 500))  # no 0: it would run into the neighbour's 2000
         axis.axhline(0.0, color="black", linewidth=0.6, zorder=2)
         axis.axhline(1.0, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=2)
         axis.grid(color="#e4e4e4", linewidth=0.6)
@@ -296,7 +317,9 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
         color="#444444",
     )
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=len(names), frameon=False, fontsize=10, bbox_to_anchor=(0.53, 0.01))
+    figure.legend(
+        handles, names, loc="lower center", ncols=len(names), frameon=False, fontsize=10, bbox_to_anchor=(0.53, 0.01)
+    )
     files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     figure.savefig(files[0], dpi=130)
     # No date in the file: the same numbers give the same picture, byte for byte.
@@ -312,7 +335,7 @@ def run(request: Request) -> Outcome:
     out = output_folder(request.out)
     plan = []
     if request.runs:
-        plan.append(("one-instance", f"one instance, {request.runs} runs", request.runs))
+        plan.append(("one-instance", f"{request.runs} runs on one instance", request.runs))
     if request.instances:
         plan.append(("fresh-instances", f"{request.instances} fresh instances", request.instances))
     ways = []
@@ -354,7 +377,8 @@ def _report(request: Request, ways: Sequence[Way], files: Sequence[Path]) -> Out
     title = "Claims of WISE about its Figure 1" + (" (quick: few runs, for a first look)" if request.quick else "")
     tables = (
         *(facts_table(way) for way in ways),
-        *(settings_table(way, verdicts) for way, verdicts in judged),
+        *(settings_table(way, trio[0]) for way, trio in judged),
+        late_table(ways, [trio[2] for _, trio in judged]),
         claims_table(verdicts, title),
     )
     said = sentences(paper, fresh)
