@@ -170,12 +170,12 @@ def wise_case(name):
             return radius
 
     settings = policies.Settings(d, beta, 1.0, initial_design, parameter_bound, feature_bound)
-    arguments = dict(
-        radius=beta,
-        initial_design=initial_design,
-        parameter_bound=parameter_bound,
-        feature_bound=feature_bound,
-    )
+    arguments = {
+        "radius": beta,
+        "initial_design": initial_design,
+        "parameter_bound": parameter_bound,
+        "feature_bound": feature_bound,
+    }
     return draw, settings, arguments
 
 

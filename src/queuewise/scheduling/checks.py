@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -81,14 +82,14 @@ def _runs(policy: Policy, system: System) -> None:
             second = engine.play(policy, shape, draws, seed=3, trace=True)
     except ValueError as error:
         raise PolicyError(str(error)) from error
-    if not all(np.array_equal(now, then) for now, then in zip(draws, before, strict=True)):
+    if not _same(draws, before):
         raise _fail(policy, "a run changed the arrivals, features or probabilities that all policies share")
-    if not all(np.array_equal(a, b) for a, b in zip(first.record, second.record, strict=True)):
+    if not _same(first.record, second.record):
         raise _fail(
             policy, "two runs with the same seed must be the same (use the stream, not a generator of your own)"
         )
     plain = engine.play(policy, shape, draws, seed=3, trace=True, compiled=False)
-    if not all(np.array_equal(a, b) for a, b in zip(first.record, plain.record, strict=True)):
+    if not _same(first.record, plain.record):
         raise _fail(policy, "the compiled and the interpreted run must make the same decisions")
     if policy.rule not in engine.UNCOMPILABLE:
         entry = _compile.program(loop.run, policy.functions)
@@ -150,6 +151,10 @@ def _masks_and_feedback(policy: Policy, system: System) -> None:
     bad = [name for name, array in growing.flatten(state).items() if _has_nan(array)]
     if bad:
         raise _fail(policy, f"state must stay free of NaN under late and missing feedback, but {bad[0]} has some")
+
+
+def _same(one: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _has_nan(array: Any) -> bool:

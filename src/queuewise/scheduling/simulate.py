@@ -208,10 +208,15 @@ def _settings(policy: Policy) -> dict[str, Any]:
         "label": policy.label,
     }
     functions = [*policy.functions.values(), policy.configure, policy.start]
-    outside = [f for f in functions if isinstance(f, types.FunctionType) and f.__module__.split(".")[0] != _PACKAGE]
+    outside = [f for f in functions if _has_code(f) and str(f.__module__).split(".")[0] != _PACKAGE]
     if outside:
         found["code"] = _compile.fingerprint(*outside)
     return found
+
+
+def _has_code(function: Callable[..., Any]) -> bool:
+    """Whether its code can be fingerprinted: a plain function, or one that numba compiled already."""
+    return isinstance(function, types.FunctionType) or hasattr(function, "py_func")
 
 
 def _version() -> str:
