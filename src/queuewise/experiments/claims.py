@@ -197,10 +197,11 @@ def simultaneous(estimate: Estimated, level: float, comparisons: int) -> tuple[f
     """
     if estimate.runs < 2:
         return -math.inf, math.inf
-    from scipy.special import stdtrit  # type: ignore[import-untyped,unused-ignore]
+    # Imported here, so that the command line can list reproductions without loading SciPy.
+    from ..runs.statistics import quantile, simultaneous_level
 
-    quantile = float(stdtrit(estimate.runs - 1, 1.0 - (1.0 - level) / (2.0 * comparisons)))
-    half = quantile * estimate.sd / math.sqrt(estimate.runs)
+    each = simultaneous_level(level, comparisons)
+    half = quantile(each, estimate.runs - 1) * estimate.sd / math.sqrt(estimate.runs)
     return estimate.mean - half, estimate.mean + half
 
 

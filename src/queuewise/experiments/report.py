@@ -8,16 +8,17 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 #: Seconds between progress lines where there is no terminal to redraw.
 _PLAIN_INTERVAL = 15.0
-#: Runs after which a pace is trusted.
-_PACE_RUNS = 4
+#: Latest runs whose pace says how much time is left.
+_PACE_RUNS = 40
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ class Table:
             table.add_row(*cells, end_section=index in self.sections)
         return table
 
+    def text(self, width: int = 100) -> str:
+        """The table as plain text, at least wide enough for what must not be folded."""
+        from rich.console import Console
+
+        console = Console(width=width, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            print_table(console, self)
+        return capture.get()
+
     def markdown(self) -> str:
         """The table as GitHub-flavoured Markdown, with its title as a heading and its note below."""
         lines = [f"## {self.title}", "", _markdown_row(self.columns), "|" + " --- |" * len(self.columns)]
@@ -63,11 +73,21 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
+def print_table(console: Any, table: Table) -> None:
+    """Print a table, wider than the terminal if need be: a folded line is better than a number cut in two."""
+    from rich.measure import Measurement
+
+    rich = table.rich()
+    least = Measurement.get(console, console.options.update(max_width=1000), rich).minimum
+    console.print(rich, width=max(console.width, least), crop=False, no_wrap=False)
+    console.print()
+
+
 _STYLES = {"holds": "green", "does not": "red", "undecided": "yellow"}
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def short(number: float) -> str:
@@ -86,7 +106,7 @@ def interval(value: float, low: float, high: float) -> str:
     width = high - low
     if not math.isfinite(width) or width <= 0 or width < 1e-3:
         return f"{short(value)} [{short(low)}, {short(high)}]"
-    decimals = min(max(1 - math.floor(math.log10(width)), 0), 4)
+    decimals = 1 if width >= 10 else 2 if width >= 0.2 else 3 if width >= 0.02 else 4
     return f"{_fixed(value, decimals)} [{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
 
 
@@ -132,17 +152,6 @@ def estimate_json(estimate: Any) -> dict[str, Any]:
     return {key: getattr(estimate, key) for key in ("mean", "low", "high", "sd", "runs")}
 
 
-def version() -> str:
-    """The installed version, or ``"unknown"`` where the package is used without being installed."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("queuewise")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def output_folder(out: Path) -> Path:
     """Make the folder that results go to. Raises ValueError with one sentence if that cannot be."""
     try:
@@ -154,11 +163,10 @@ def output_folder(out: Path) -> Path:
     return out
 
 
-@dataclass
 class Progress:
     """Progress over a whole command, to stderr: a bar on a terminal, elsewhere a line now and then.
 
-    Attributes
+    Parameters
     ----------
     total : int
         Runs that the command will have done at its end.
@@ -166,32 +174,32 @@ class Progress:
         False says nothing at all.
     """
 
-    total: int
-    shown: bool = True
-    done: int = 0
-    what: str = ""
-    _found: int = 0
-    _paced: tuple[float, int] | None = None
-    _said: float = field(default_factory=time.monotonic)
-    _bar: Any = None
-    _task: Any = None
+    def __init__(self, total: int, shown: bool = True) -> None:
+        self.total = total
+        self.done = 0
+        self._shown = shown
+        self._what = ""
+        # When the latest runs were done. Only their pace counts: runs found on disk, and compiling, are soon forgotten.
+        self._times: deque[float] = deque(maxlen=_PACE_RUNS)
+        self._said = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
 
     def __enter__(self) -> Self:
         self._said = time.monotonic()
-        if self.shown and sys.stderr.isatty():
+        if self._shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-            from rich.progress import Progress as RichProgress
+            from rich.progress import Progress as Bar
 
-            self._bar = RichProgress(
+            columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("runs, {task.fields[left]}"),
-                console=Console(stderr=True),
-                transient=True,
+                TextColumn("runs{task.fields[left]}"),
             )
-            self._task = self._bar.add_task(self.what, total=self.total, left="time left unknown")
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=self.total, left="")
             self._bar.start()
         return self
 
@@ -201,44 +209,36 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def begin(self, what: str) -> None:
-        """Say what is being done from here on."""
-        self.what = what
+    def begin(self, what: str) -> Callable[[int, int], None]:
+        """Say what is being done from here on; a function of (runs done, runs in all) for ``simulate(progress=...)``."""
+        self._what = what
         self._show()
+        before = self.done
 
-    def found(self, runs: int) -> None:
-        """Count runs that lay on disk already: they took no time, so they say nothing about the time left."""
-        self._found += runs
-        self.done += runs
-        self._show()
+        def advance(done: int, total: int) -> None:
+            self.done = before + done
+            self._times.append(time.monotonic())
+            self._show()
 
-    def advance(self, runs: int = 1) -> None:
-        """Count finished runs."""
-        self.done += runs
-        if self._paced is None and self.done > self._found:
-            self._paced = time.monotonic(), self.done - self._found
-        self._show()
+        return advance
 
     def seconds_left(self) -> float | None:
-        """Time left at the pace since the first run was done (which had to compile); None before there is a pace."""
-        if self._paced is None:
+        """Time left at the pace of the latest runs; None before there is a pace."""
+        if len(self._times) < 4:
             return None
-        begun, counted = self._paced
-        played = self.done - self._found - counted
-        if played < _PACE_RUNS:
-            return None
-        return (time.monotonic() - begun) / played * max(self.total - self.done, 0)
+        pace = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
+        return pace * max(self.total - self.done, 0)
 
     def _show(self) -> None:
-        if not self.shown:
+        if not self._shown:
             return
         seconds = self.seconds_left()
-        left = "time left unknown" if seconds is None else f"{_duration(seconds)} left"
+        left = "" if seconds is None else f", {_duration(seconds)} left"
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, description=self.what, left=left)
+            self._bar.update(self._task, completed=self.done, description=self._what, left=left)
         elif time.monotonic() - self._said > _PLAIN_INTERVAL:
             self._said = time.monotonic()
-            print(f"{self.what}: {self.done} of {self.total} runs, {left}", file=sys.stderr, flush=True)
+            print(f"{self._what}: {self.done} of {self.total} runs{left}", file=sys.stderr, flush=True)
 
 
 def _duration(seconds: float) -> str:

@@ -80,7 +80,7 @@ class Rows:
 
     @property
     def runs(self) -> int:
-        return self.columns[ORACLE].shape[0]
+        return len(self.columns[ORACLE])
 
     def _values(self, a: str, b: str | None) -> NDArray[Any]:
         return self.columns[a] if b is None else self.columns[a] - self.columns[b]
@@ -143,7 +143,7 @@ class Summed:
     def _moments(self, a: str, b: str | None, columns: slice | int) -> Moments:
         if a == b:
             shape = np.shape(self._mean[0, columns])
-            return Moments.none(shape)._replace(count=self._count)
+            return Moments(self._count, np.zeros(shape), np.zeros(shape))
         position = self._series.get((a, b))
         if position is None:
             return self._moments(str(b), a, columns).negated()

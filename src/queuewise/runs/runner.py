@@ -13,9 +13,9 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 P = TypeVar("P")
@@ -104,14 +104,17 @@ def replicate(
         play = _inline if workers == 1 else _threaded
         try:
             for stage in stages:
-                for run, found in play(play_run, runs[done:stage], workers, halt):
-                    on_done(run, found)
-                    done += 1
-                    show(done)
+                with closing(play(play_run, runs[done:stage], workers, halt)) as played:
+                    for run, found in played:
+                        on_done(run, found)
+                        done += 1
+                        show(done)
                 if halt.is_set():
                     raise Interrupted(done, len(runs))
                 if stop is not None and stop(done):
                     break
+        except Interrupted:
+            raise
         except Halted:
             raise Interrupted(done, len(runs)) from None
         except KeyboardInterrupt as interrupt:
@@ -121,7 +124,7 @@ def replicate(
 
 def _inline(
     play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event
-) -> Iterator[tuple[int, P]]:
+) -> Generator[tuple[int, P], None, None]:
     for run in runs:
         if halt.is_set():
             return
@@ -130,7 +133,7 @@ def _inline(
 
 def _threaded(
     play_run: Callable[[int], P], runs: Sequence[int], workers: int, halt: threading.Event
-) -> Iterator[tuple[int, P]]:
+) -> Generator[tuple[int, P], None, None]:
     pool = ThreadPoolExecutor(workers, thread_name_prefix="queuewise-run")
     todo = iter(runs)
     under_way: deque[tuple[int, Future[P]]] = deque()
@@ -156,8 +159,7 @@ def _threaded(
             yield run, found
     finally:
         # Whatever ended this: nothing new begins, and what is under way is told to end and waited for.
-        ended_early = bool(under_way)
-        if ended_early:
+        if under_way:
             halt.set()
         pool.shutdown(wait=True, cancel_futures=True)
 

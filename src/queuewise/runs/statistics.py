@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,7 +103,8 @@ class Curve(NamedTuple):
         return self.mean - deviations * self.sd, self.mean + deviations * self.sd
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Moments:
     """Count, mean and sum of squared deviations of equally shaped arrays, element by element.
 
     Two of them merge into those of both samples together (Chan, Golub and LeVeque 1983), so nothing else of the runs need
@@ -148,7 +150,7 @@ class Moments(NamedTuple):
 
     def negated(self) -> Moments:
         """The moments of minus the values."""
-        return self._replace(mean=-self.mean)
+        return replace(self, mean=-self.mean)
 
     @property
     def sd(self) -> Floats:

@@ -135,34 +135,9 @@ class Store:
 
     def _begin(self) -> None:
         text = to_json(self.settings) + "\n"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"folder: cannot write to {self.folder} ({_why(error)})") from error
-        self._write(self.folder / SETTINGS, lambda file: file.write(text.encode()))
-        self._write_folder()
-
-    def _write_folder(self) -> None:
-        try:
-            (self.folder / RUNS).mkdir(exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"folder: cannot write to {self.folder} ({_why(error)})") from error
-
-    def _write(self, path: Path, write: Callable[[IO[bytes]], object]) -> None:
-        """Write beside, flush to the disk, and move into place."""
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            try:
-                with open(temporary, "wb") as file:
-                    write(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-        except OSError as error:
-            raise ValueError(f"folder: cannot write to {path.parent} ({_why(error)})") from error
+        make_folder(self.folder)
+        write_atomically(self.folder / SETTINGS, lambda file: file.write(text.encode()))
+        make_folder(self.folder / RUNS)
 
     def _index(self) -> None:
         """Which file holds which run, by file names alone. A run's own file goes before one of many runs."""
@@ -213,6 +188,7 @@ class Store:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        wanted = ["run", "round", *names]
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 metadata = file.schema_arrow.metadata or {}
@@ -223,7 +199,7 @@ class Store:
                 table = file.read_row_group(group, columns=["run", "round", *names], use_threads=False)
         except (OSError, pa.ArrowException, IndexError, ValueError):
             return None
-        columns = {name: np.ascontiguousarray(table.column(name).to_numpy()) for name in ["run", "round", *names]}
+        columns = {name: np.ascontiguousarray(table.column(name).to_numpy()) for name in wanted}
         whole = table.num_rows == rounds and not any(table.column(name).null_count for name in columns)
         if not whole or not (columns.pop("run") == run).all():
             return None
@@ -255,8 +231,8 @@ class Store:
                 for number, columns in enumerate(runs, first):
                     writer.write_table(table(number, columns), row_group_size=1 << 30)
 
-        self._write_folder()
-        self._write(path, write)
+        make_folder(path.parent)
+        write_atomically(path, write)
         with self._lock:
             for number in range(first, first + len(runs)):
                 old = self._where.get(number, (path, 0))[0]
@@ -274,9 +250,9 @@ class Store:
             if old != new:
                 old.unlink(missing_ok=True)
 
-    def write_moments(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def write_moments(self, arrays: Mapping[str, Any]) -> None:
         """Keep running moments, where the runs themselves are not kept."""
-        self._write(self.folder / MOMENTS, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        write_atomically(self.folder / MOMENTS, lambda file: np.savez(file, **arrays))
 
     def read_moments(self) -> Columns | None:
         """The running moments, None where there are none."""
@@ -288,6 +264,34 @@ class Store:
                 return {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ValueError(f"folder: {path} is damaged ({_why(error)})") from error
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file beside its place with ``write(file)``, flush it to the disk, and move it into place.
+
+    Raises ValueError where that is not possible; what was there before is untouched then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    try:
+        try:
+            with open(temporary, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ValueError(f"folder: cannot write to {path.parent} ({_why(error)})") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; ValueError where that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"folder: cannot write to {folder} ({_why(error)})") from error
 
 
 def _why(error: Exception) -> str:

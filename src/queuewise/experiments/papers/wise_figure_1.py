@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._version import VERSION
 from ...runs.result import Result
 from ...runs.statistics import Curve, Difference, Estimate
 from ...scheduling import presets
@@ -21,7 +22,7 @@ from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
 from ..claims import HOLDS, UNDECIDED, Claim, Part, Verdict, claims_table
 from ..registry import Outcome, Request
-from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, version, write_text
+from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text
 
 ROUNDS = 2000
 LATE = (1500, 2000)
@@ -146,7 +147,7 @@ def late_table(ways: Sequence[Way], verdicts: Sequence[Verdict]) -> Table:
     """Per setting: WISE's mean regret over rounds 1500-2000, every way. `verdicts` are those of the third claim."""
     columns = ["q", "slack"]
     for way in ways:
-        columns += [way.words, "below 1"]
+        columns += [way.words.replace(" on ", "\non "), "below 1"]
     rows = []
     for i, (q, slack) in enumerate(SETTINGS):
         row = [f"{q:g}", f"{slack:g}"]
@@ -343,7 +344,7 @@ def run(request: Request) -> Outcome:
         for name, words, runs in plan:
             settings = []
             for q, slack in SETTINGS:
-                progress.begin(f"{words}: {label(q, slack)}")
+                advance = progress.begin(f"{words}: {label(q, slack)}")
                 system: System | Family
                 if name == "one-instance":
                     system = wise_figure_law(q=q, slack=slack, seed=INSTANCE)
@@ -357,7 +358,7 @@ def run(request: Request) -> Outcome:
                     seed=request.seed,
                     workers=request.workers,
                     folder=out / "rows" / name / f"q{q:g}-slack{slack:g}",
-                    progress=progress.callback(),
+                    progress=advance,
                 )
                 settings.append(summarise(result, q, slack))
             ways.append(Way(name, words, runs, tuple(settings)))
@@ -385,7 +386,7 @@ def _report(request: Request, ways: Sequence[Way], files: Sequence[Path]) -> Out
     results = {
         "reproduction": "wise-figure-1",
         "reference": "WISE, Figure 1, Section 6, Appendix F",
-        "version": version(),
+        "version": VERSION,
         "quick": request.quick,
         "rounds": ROUNDS,
         "seed": request.seed,

@@ -14,6 +14,6 @@ def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Stre
     return waiting.slots[0], random_allowed(waiting.allowed, stream), EXPLORE
 
 
-def fifo_random(*, name: str = "") -> Policy:
+def fifo_random(*, name: str = "", **options: Any) -> Policy:
     """Serve the earliest waiting job at a uniformly random server."""
-    return Policy("fifo_random", decide, name=name)
+    return Policy("fifo_random", decide, options=options, name=name)

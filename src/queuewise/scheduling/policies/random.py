@@ -15,6 +15,6 @@ def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Stre
     return slot, random_allowed(waiting.allowed, stream), EXPLORE
 
 
-def random(*, name: str = "") -> Policy:
+def random(*, name: str = "", **options: Any) -> Policy:
     """Serve a uniformly random waiting job at a uniformly random server."""
-    return Policy("random", decide, name=name)
+    return Policy("random", decide, options=options, name=name)
