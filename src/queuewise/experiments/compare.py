@@ -138,14 +138,7 @@ def compare(
     experiment = read(path)
     folder = output_folder(out)
     with Progress(int(experiment.run["runs"]), shown=progress) as bar:
-        bar.begin(path.name)
-        last = 0
-
-        def advanced(done: int, total: int) -> None:
-            nonlocal last
-            bar.advance(done - last)
-            last = done
-
+        advanced = bar.begin(path.name)
         result = scheduling.simulate(
             experiment.system,
             experiment.policies,

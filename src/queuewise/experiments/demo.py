@@ -28,15 +28,8 @@ def run(request: Request) -> Outcome:
     results: dict[str, Any] = {}
     with Progress(len(systems) * request.runs, shown=request.progress) as progress:
         for name, system in systems.items():
-            progress.begin(f"digits, {name}")
+            advanced = progress.begin(f"digits, {name}")
             stem = name.split(",")[0].replace(" ", "-")
-            counted = 0
-
-            def advanced(done: int, total: int) -> None:
-                nonlocal counted
-                progress.advance(done - counted)
-                counted = done
-
             result = simulate(
                 system,
                 policies,
