@@ -267,8 +267,11 @@ def _importable(function: Function) -> bool:
     return module is not None and module.__name__ != "__main__" and hasattr(module, "__file__")
 
 
-#: What numba raises when a function is outside the language that it compiles.
-REFUSALS = (numba.core.errors.NumbaError, NotImplementedError)
+def compile_for(entry: Any, arguments: tuple[Any, ...]) -> None:
+    """Compile an entry for these arguments if it has not been compiled yet, so that what numba raises while it compiles
+    (not always an error of its own kind) is told from what the program raises while it runs."""
+    if not entry.signatures:
+        entry.compile(tuple(numba.typeof(argument) for argument in arguments))
 
 
 def reason(error: Exception) -> str:

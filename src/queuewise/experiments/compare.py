@@ -177,6 +177,6 @@ def ranking(result: Result) -> tuple[Table, dict[str, Any]]:
     note = (
         f"{result.runs} runs of {result.rounds} rounds, 95% intervals. The oracle's mean queue: {short(oracle)} jobs."
     )
-    headers = ("policy", "mean regret", "over the last quarter", f"more than {best}, paired")
+    headers = ("policy", "mean regret", "last quarter", f"minus {best}")
     json = {"runs": result.runs, "rounds": result.rounds, "seed": result.seed, "oracle": oracle, "policies": found}
     return Table("Jobs in queue beyond the oracle's", headers, tuple(rows), note=note), json

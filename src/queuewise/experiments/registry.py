@@ -116,7 +116,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         Reproduction(
             name="digits",
             title="The same policies on real outcomes: classifiers of handwritten digits as servers",
-            draws="regret over 4000 rounds on scikit-learn's digits; which policy wins, and by how much",
+            draws="regret over 2000 rounds on scikit-learn's digits; which policy wins, and by how much",
             reference="an example of Queuewise, not of a paper",
             runs=100,
             instances=0,

@@ -168,8 +168,8 @@ def play(
         arguments = (params, state, columns, queue, draws, record, stream, room, policy.clairvoyant)
         if compiled:
             try:
-                done = entry(*arguments)
-            except _compile.REFUSALS as error:
+                _compile.compile_for(entry, arguments)
+            except Exception as error:  # whatever it was that numba stumbled over, it is not the run's doing
                 first_line = _compile.reason(error)
                 warnings.warn(
                     f"{policy.name}: numba cannot compile this policy, so it runs as plain Python, about 100 times "
@@ -179,6 +179,7 @@ def play(
                 )
                 UNCOMPILABLE.add(policy.rule)
                 return play(policy, shape, draws, seed=seed, run=run, trace=trace, compiled=False)
+            done = entry(*arguments)
         else:
             with np.errstate(over="ignore"):  # the random stream's arithmetic wraps around by design
                 done = entry(*arguments)
