@@ -271,7 +271,7 @@ def compile_for(entry: Any, arguments: tuple[Any, ...]) -> None:
     """Compile an entry for these arguments if it has not been compiled yet, so that what numba raises while it compiles
     (not always an error of its own kind) is told from what the program raises while it runs."""
     if not entry.signatures:
-        entry.compile(tuple(numba.typeof(argument) for argument in arguments))
+        entry.compile(tuple(numba.typeof(argument) for argument in arguments))  # type: ignore[no-untyped-call]
 
 
 def reason(error: Exception) -> str:

@@ -34,9 +34,12 @@ def test_lines_bands_and_labels() -> None:
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["p0(x=1)", "p1(x=1)", "p2(x=1)"]
-    assert axes.get_title() == "5 runs, 95 % intervals of the mean, moving average over 5 rounds"
-    assert curves(found, ["p2"], band="sd", window=1).axes[0].get_title() == "5 runs, ± 2 standard deviations of a run"
-    assert curves(found, title="mine").axes[0].get_title() == "mine"
+    assert axes.get_title(loc="left") == "5 runs, 95 % intervals of the mean, moving average over 5 rounds"
+    assert (
+        curves(found, ["p2"], band="sd", window=1).axes[0].get_title(loc="left")
+        == "5 runs, ± 2 standard deviations of a run"
+    )
+    assert curves(found, title="mine").axes[0].get_title(loc="left") == "mine"
 
 
 def test_a_policy_looks_the_same_in_every_panel() -> None:
@@ -52,7 +55,13 @@ def test_no_two_look_the_same() -> None:
 def test_one_run_has_no_band() -> None:
     figure = curves(result(runs=1))
     assert not figure.axes[0].collections
-    assert figure.axes[0].get_title() == "1 run, moving average over 25 rounds"
+    assert figure.axes[0].get_title(loc="left") == "1 run, moving average over 25 rounds"
+
+
+def test_a_long_label_does_not_push_the_curves_away() -> None:
+    found = result()
+    found.settings["policies"][0]["label"] = "p0(" + "x" * 100 + ")"
+    assert curves(found).axes[0].lines[0].get_label() == "p0"
 
 
 def test_long_lines_are_thinned() -> None:

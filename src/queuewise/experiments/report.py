@@ -77,10 +77,13 @@ def print_table(console: Any, table: Table) -> None:
     """Print a table, wider than the terminal if need be: a folded line is better than a number cut in two."""
     from rich.measure import Measurement
 
-    rich = table.rich()
-    least = Measurement.get(console, console.options.update(max_width=1000), rich).minimum
-    console.print(rich, width=max(console.width, least), crop=False, no_wrap=False)
+    drawn = table.rich()
+    least = Measurement.get(console, console.options.update(max_width=1000), drawn).minimum
+    width = console.width
+    console.width = max(width, least)
+    console.print(drawn)
     console.print()
+    console.width = width
 
 
 _STYLES = {"holds": "green", "does not": "red", "undecided": "yellow"}
@@ -106,7 +109,7 @@ def interval(value: float, low: float, high: float) -> str:
     width = high - low
     if not math.isfinite(width) or width <= 0 or width < 1e-3:
         return f"{short(value)} [{short(low)}, {short(high)}]"
-    decimals = 1 if width >= 10 else 2 if width >= 0.2 else 3 if width >= 0.02 else 4
+    decimals = 1 if width >= 2 else 2 if width >= 0.2 else 3 if width >= 0.02 else 4
     return f"{_fixed(value, decimals)} [{_fixed(low, decimals)}, {_fixed(high, decimals)}]"
 
 

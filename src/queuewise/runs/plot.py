@@ -21,6 +21,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 2, 1, 2, 1, 2)))
 #: Most points that a line is drawn with; more are not seen, and make an SVG slow to open.
 _POINTS = 1000
+#: Longest label with options that a legend has room for; a longer one is cut to the policy's name.
+_LABEL = 36
 
 
 def style(position: int) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def curves(
         shown += [bands[band]] if band is not None and result.runs > 1 else []
         shown += [f"moving average over {window} rounds"] if window > 1 else []
         title = ", ".join(shown)
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=10, loc="left")
     axes.legend(frameon=False)
     return figure
 
@@ -90,7 +92,9 @@ def draw_curves(
     for name in result.policies if policies is None else policies:
         curve = result.regret(name, level).smooth(window)
         look = style(places.get(name, len(places)))
-        axes.plot(curve.rounds[::step], curve.mean[::step], label=result.label(name), linewidth=1.6, **look)
+        label = result.label(name)
+        label = label if len(label) <= _LABEL else name
+        axes.plot(curve.rounds[::step], curve.mean[::step], label=label, linewidth=1.6, **look)
         if band is not None and result.runs > 1:
             low, high = (curve.low, curve.high) if band == "interval" else curve.band()
             axes.fill_between(

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -187,6 +186,10 @@ def check_level(level: float) -> None:
 
 def quantile(level: float, degrees: int) -> float:
     """The half width of a two-sided t interval in standard errors, for so many degrees of freedom."""
+    from scipy.special import (
+        stdtrit,
+    )  # here, since loading it takes longer than everything else that a simulation loads
+
     return float(stdtrit(degrees, 0.5 + level / 2.0))
 
 
