@@ -10,6 +10,8 @@
     a user's own systems and policies, from a TOML file
 ``demo``
     WISE's Figure 1 in small, and the same policies on classifiers of handwritten digits
+``doctor``
+    whether an installation works
 ``report``
     tables as text, Markdown and JSON, and progress with time left
 """
