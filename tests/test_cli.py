@@ -10,6 +10,14 @@ import pytest
 
 from queuewise import cli
 
+
+def run(arguments: list[str]) -> int:
+    """The exit code of the command line."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.app(arguments)
+    return int(stopped.value.code or 0)
+
+
 GOOD = """
 [system]
 law = "wise_figure_law"
@@ -33,7 +41,7 @@ exploration_scale = 0.5
 def test_compare_writes_rows_figure_and_json(tmp_path: Path, capsys) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(GOOD)
-    assert cli.main(["compare", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert run(["compare", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {entry["name"] for entry in found["policies"]} == {"random", "bounds"}
     assert found["policies"][0]["mean_regret"]["mean"] <= found["policies"][1]["mean_regret"]["mean"]
@@ -44,11 +52,11 @@ def test_compare_writes_rows_figure_and_json(tmp_path: Path, capsys) -> None:
         "rows",
     }
     # A rerun continues: nothing is simulated again, and the numbers are the same.
-    assert cli.main(["compare", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert run(["compare", str(file), "--out", str(tmp_path / "out"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == found
     # Another experiment does not overwrite this one.
     file.write_text(GOOD.replace("rounds = 120", "rounds = 121"))
-    assert cli.main(["compare", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert run(["compare", str(file), "--out", str(tmp_path / "out")]) == 2
     assert "rounds" in capsys.readouterr().err
 
 
@@ -71,7 +79,7 @@ def test_compare_writes_rows_figure_and_json(tmp_path: Path, capsys) -> None:
 def test_a_mistake_in_the_file_is_one_sentence(tmp_path: Path, capsys, old: str, new: str, sentence: str) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(GOOD.replace(old, new, 1))
-    assert cli.main(["compare", str(file), "--out", str(tmp_path / "out")]) == 2
+    assert run(["compare", str(file), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") <= 2
@@ -84,13 +92,13 @@ def test_a_mistake_in_the_file_is_one_sentence(tmp_path: Path, capsys, old: str,
         (["reproduce", "wise-figure-2"], "did you mean 'wise-figure-1'"),
         (["reproduce", "wise-figure-1", "--runs", "1"], "runs: must be 0"),
         (["reproduce", "wise-figure-1", "--runs", "0", "--instances", "0"], "nothing to measure"),
-        (["reproduce"], "name: say which figure"),
+        (["reproduce"], "name a reproduction"),
         (["compare", "nowhere.toml"], "cannot be read"),
         (["reproduze"], "No such command"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(capsys, arguments: list[str], sentence: str) -> None:
-    assert cli.main(arguments) == 2
+    assert run(arguments) == 2
     said = capsys.readouterr().err
     assert sentence in said
     assert "Traceback" not in said
@@ -98,25 +106,25 @@ def test_a_mistake_on_the_command_line_is_one_sentence(capsys, arguments: list[s
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path: Path, capsys) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert cli.main(["reproduce", "digits", "--runs", "2", "--out", str(tmp_path / "file" / "out")]) == 2
+    assert run(["reproduce", "digits", "--runs", "2", "--out", str(tmp_path / "file" / "out")]) == 2
     assert "cannot write to the folder" in capsys.readouterr().err
 
 
 def test_lists_policies_and_reproductions(capsys) -> None:
-    assert cli.main(["policies", "--json"]) == 0
+    assert run(["policies", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 10
-    assert cli.main(["reproduce", "--list", "--json"]) == 0
+    assert run(["reproduce", "--list", "--json"]) == 0
     assert {entry["name"] for entry in json.loads(capsys.readouterr().out)} == {"wise-figure-1", "digits"}
 
 
 def test_doctor_checks_itself(capsys) -> None:
-    assert cli.main(["doctor", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["self_check_passed"] is True
+    assert run(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["healthy"] is True
 
 
 def test_figure_and_claims_are_written(tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
-    assert cli.main(["reproduce", "wise-figure-1", "--runs", "2", "--instances", "2", "--out", str(out), "--json"]) == 0
+    assert run(["reproduce", "wise-figure-1", "--runs", "2", "--instances", "2", "--out", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {claim["verdict"] for claim in found["claims"]} <= {"holds", "does not", "undecided"}
     assert len(found["settings"]) == 18

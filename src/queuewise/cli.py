@@ -1,162 +1,233 @@
-"""The command line. A user's mistake is one sentence and exit code 2, never a traceback."""
+"""The command line.
+
+Exit codes: 0 done; 1 a claim or check failed where that was asked for; 2 bad input, with one sentence on stderr; 130
+interrupted. Modules that take time to load (numba, matplotlib, pyarrow) are imported inside the commands that need them.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperGroup
+
+from ._version import VERSION
+
+#: What the parser raises for an unknown command or option, or a value of the wrong type: the most general class of it.
+_ParserError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__base__ is Exception)
+
+DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+class Commands(TyperGroup):
+    """The commands, with every error a user can make as one sentence on stderr and never a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args, **extra)
+        except _ParserError as error:
+            _say(_sentence(error))
+            sys.exit(BAD_INPUT)
+        except typer.Abort:
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:  # the reader of our output has gone, which is its right
+            sys.stdout = _Nowhere()  # type: ignore[abstract]
+            sys.exit(DONE)
+        sys.exit(code if isinstance(code, int) else DONE)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ValueError as error:
+            _say(str(error))
+            raise typer.Exit(BAD_INPUT) from error
+        except MemoryError as error:
+            _say("runs: the results do not fit into memory; ask for fewer runs or rounds")
+            raise typer.Exit(BAD_INPUT) from error
+        except KeyboardInterrupt as interrupt:
+            reached = f" ({interrupt})" if str(interrupt) else ""
+            _say(f"interrupted{reached}; finished runs are kept, and the same command continues from them")
+            raise typer.Exit(INTERRUPTED) from interrupt
+
+
+class _Nowhere(TextIO):
+    """A standard output that swallows what is still to be flushed at exit."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+def _sentence(error: Exception) -> str:
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    return " ".join(str(message).split())
+
+
+def _say(message: str) -> None:
+    print(f"queuewise: {message}", file=sys.stderr)
+
+
+def _print_json(value: Any) -> None:
+    from .experiments.report import to_json
+
+    print(to_json(value))
+
 
 app = typer.Typer(
+    cls=Commands,
+    name="queuewise",
+    help="Learn service rates while you route and schedule.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Learn service rates while you route and schedule.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Out = Annotated[Path | None, typer.Option(help="Folder for figures, rows and tables; a rerun continues there.")]
-Workers = Annotated[int | None, typer.Option(help="Threads; all cores unless given. Changes no number.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, nothing else.")]
-
-
-def _show(tables: Sequence[Any], sentences: Sequence[str], files: Sequence[Path]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    for table in tables:
-        console.print(table.rich())
-    for sentence in sentences:
-        console.print(sentence, highlight=False)
-    for path in files:
-        console.print(f"written: {path}", highlight=False, soft_wrap=True)
-
-
-@app.command()
-def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which figure; see --list.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
-    runs: Annotated[int | None, typer.Option(help="Runs the paper's way; 0 leaves them out.")] = None,
-    instances: Annotated[int | None, typer.Option(help="Fresh instances, one run each; 0 leaves them out.")] = None,
-    out: Out = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small size, for a first look.")] = False,
-    seed: Annotated[int, typer.Option(help="Of all randomness.")] = 1,
-    workers: Workers = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a claim does not hold.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Draw a paper's figure again, with rows on disk and a table of its claims and verdicts."""
-    from .experiments import registry
-
-    if list_:
-        if as_json:
-            print(json.dumps(registry.listing_json(), indent=2))
-        else:
-            _show([registry.listing()], [], [])
-        return
-    if name is None:
-        raise ValueError("name: say which figure; 'queuewise reproduce --list' shows them")
-    outcome = registry.reproduce(
-        name, runs=runs, instances=instances, out=out, seed=seed, workers=workers, quick=quick, progress=not as_json
-    )
-    if as_json:
-        from .experiments.report import to_json
-
-        print(to_json({**outcome.results, "files": [str(path) for path in outcome.files]}))
-    else:
-        _show(outcome.tables, outcome.sentences, outcome.files)
-    if check and outcome.contradicted:
-        raise typer.Exit(1)
-
-
-@app.command()
-def compare(
-    experiment: Annotated[Path, typer.Argument(help="A TOML file; docs/tutorial.md shows one.")],
-    out: Out = None,
-    workers: Workers = None,
-    as_json: Json = False,
-) -> None:
-    """Simulate systems and policies of your own, and say which policy wins by how much."""
-    from .experiments import compare as module
-    from .experiments.report import to_json
-
-    folder = Path("out") / experiment.stem if out is None else out
-    found = module.compare(experiment, folder, workers=workers, progress=not as_json)
-    if as_json:
-        print(to_json(found.results))
-    else:
-        _show([found.table], [found.sentence], found.files)
-
-
-@app.command()
-def policies(as_json: Json = False) -> None:
-    """List the registered policies."""
-    from . import policies as registered
-
-    if as_json:
-        print(json.dumps(registered(), indent=2, ensure_ascii=False))
-        return
-    for name, says in registered().items():
-        print(f"{name:<14}{says}")
-
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """Versions, threads, compile cache, and a short simulation against the exact law of a Geo/Geo/1 queue."""
-    from .experiments.health import examine
-
-    found = examine()
-    if as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        for key, value in found.items():
-            print(f"{key:<28}{value}")
-    if not found["self_check_passed"]:
-        raise typer.Exit(1)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Threads. Default: one per core. Changes no result.", show_default=False)
+]
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from ._version import VERSION
-
         print(f"queuewise {VERSION}")
-        raise typer.Exit()
+        raise typer.Exit
 
 
 @app.callback()
-def _root(
+def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Shared by all commands."""
+    pass
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
-    run: Callable[..., Any] = typer.main.get_command(app)
-    try:
-        code = run(
-            args=list(sys.argv[1:] if arguments is None else arguments), prog_name="queuewise", standalone_mode=False
-        )
-    except (ValueError, ImportError) as error:
-        print(f"queuewise: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as error:
-        kept = str(error) or "interrupted"
-        print(f"queuewise: {kept}; finished runs are kept, and the same command continues", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if hasattr(error, "format_message"):  # the command line's own usage errors
-            print(f"queuewise: {error.format_message()}", file=sys.stderr)
-            return 2
-        if type(error).__name__ == "Abort":
-            return 130
-        raise
-    return code if isinstance(code, int) else 0
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A reproduction; see --list.", show_default=False)] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print every reproduction and exit.")] = False,
+    runs: Annotated[
+        int | None,
+        typer.Option(help="Runs the paper's way; 0 leaves them out. Default: see --list.", show_default=False),
+    ] = None,
+    instances: Annotated[
+        int | None,
+        typer.Option(help="Runs over fresh instances; 0 leaves them out. Default: see --list.", show_default=False),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for files. Default: out/NAME.", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small size for a first look: about a minute.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 1,
+    workers: Workers = None,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if a claim does not hold.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Draw a figure of a paper again, and judge what the paper claims about it."""
+    from .experiments import registry
+
+    if listed:
+        if as_json:
+            _print_json(registry.listing_json())
+        else:
+            _print_tables([registry.listing()])
+        return
+    if name is None:
+        raise ValueError(f"name: name a reproduction, one of {', '.join(registry.REPRODUCTIONS)} (or --list)")
+    outcome = registry.reproduce(
+        name, runs=runs, instances=instances, out=out, seed=seed, workers=workers, quick=quick, progress=True
+    )
+    if as_json:
+        _print_json({**outcome.results, "files": [str(path) for path in outcome.files]})
+    else:
+        _print_tables(outcome.tables)
+        _print_lines([*(f"- {sentence}" for sentence in outcome.sentences), "", *_files(outcome.files)])
+    if check and outcome.contradicted:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.TOML", help="Systems and policies; see docs.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for files. Default: out/FILE's name.", show_default=False)
+    ] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Compare policies of your choice on a system of your own."""
+    from .experiments.compare import compare as run
+
+    found = run(file, Path("out") / file.stem if out is None else out, workers=workers, progress=True)
+    if as_json:
+        _print_json({**found.results, "files": [str(path) for path in found.files]})
+        return
+    _print_tables([found.table])
+    _print_lines([found.sentence, "", *_files(found.files)])
+
+
+@app.command()
+def policies(as_json: Json = False) -> None:
+    """List every policy with a line about it."""
+    from . import policies as registered
+
+    lines = registered()
+    if as_json:
+        _print_json(lines)
+        return
+    from .experiments.report import Table
+
+    _print_tables([Table("Policies", ("policy", "what it does"), tuple(lines.items()), wide=(1,))])
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Versions, cores, compile cache, and a self-check against an exact result (about ten seconds)."""
+    from .experiments import doctor as checks
+
+    report = checks.examine()
+    if as_json:
+        _print_json(report.as_json())
+    else:
+        _print_tables(report.tables())
+        _print_lines([report.sentence])
+    if not report.healthy:
+        raise typer.Exit(FAILED)
+
+
+def _files(paths: Sequence[Path]) -> list[str]:
+    return ["Files:", *(f"  {path}" for path in paths)]
+
+
+def _print_tables(tables: Sequence[Any]) -> None:
+    from rich.console import Console
+
+    from .experiments.report import print_table
+
+    console = Console(highlight=False)
+    for table in tables:
+        print_table(console, table)
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for line in lines:
+        # A path is not folded: it is there to be copied.
+        console.print(line, markup=False, soft_wrap=line.startswith("  "))
+
+
+def main() -> None:
+    """The console command."""
+    app()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -148,13 +148,13 @@ def found_on_disk() -> bool:
     policy = wise()
     simulate(_one_context(), policies=[policy], rounds=1, runs=1, workers=1)
     program = _compile.program(loop.run, policy.functions)
-    return sum(program.stats.cache_hits.values()) > 0
+    return bool(sum(program.stats.cache_hits.values()) > 0)
 
 
 def _found_by_next_process() -> bool:
     command = [sys.executable, "-c", f"from {__name__} import found_on_disk; print(found_on_disk())"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return answer.stdout.strip() == "True"
