@@ -18,8 +18,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compile import options
 from ..growing import Grows
-from .confidence import scores, squared_norms
+from .confidence import squared_norms
 from .logistic import Logistic, copy_into, fill, logistic
 
 Floats = NDArray[np.float64]
@@ -125,6 +126,18 @@ def midpoint(low: float, high: float) -> float:
     return math.log(inside / outside)
 
 
+@options(inline="always")
+def _scores_of_row(rows: Floats, row: int, features: Floats, out: Floats) -> None:
+    """:func:`confidence.scores` for one row of a matrix, without making a view of it: a newcomer asks a thousand times."""
+    d, servers = features.shape
+    for k in range(servers):
+        out[k] = rows[row, 0] * features[0, k]
+    for j in range(1, d):
+        value = rows[row, j]
+        for k in range(servers):
+            out[k] += value * features[j, k]
+
+
 def meet(
     log: Log, bound: float, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, features: Floats
 ) -> None:
@@ -141,22 +154,22 @@ def meet(
         any_frozen += frozen[k]
     for entry in range(met, log.counts[1]):
         if entry > 0:
-            scores(log.move[entry], features, work)
+            _scores_of_row(log.move, entry, features, work)
             sign = log.sign[entry]
             for k in range(servers):
                 squares[k] -= sign * work[k] * work[k]
         if not log.formed[entry]:
             continue
         beta = log.radius[entry]
-        scores(log.theta[entry], features, work)
-        empty = 0
+        _scores_of_row(log.theta, entry, features, work)
+        empty = 0.0
         for k in range(servers):
             reach = beta * math.sqrt(squares[k] if squares[k] > 0.0 else 0.0)
             lowest, highest = work[k] - reach, work[k] + reach
             below[k] = low[k] if low[k] > lowest else lowest
             above[k] = high[k] if high[k] < highest else highest
-            empty += 1 if below[k] > above[k] else 0
-        if empty == 0 and any_frozen == 0.0:
+            empty += 1.0 if below[k] > above[k] else 0.0
+        if empty == 0.0 and any_frozen == 0.0:
             for k in range(servers):
                 low[k], high[k] = below[k], above[k]
             continue
