@@ -66,13 +66,12 @@ def run(request: Request) -> Outcome:
             }
             found = conclude(result, out, title, facts)
             tables.append(found.table)
-            sentences.append(f"Digits, truth {truth!r}: {found.sentence}")
+            sentences.append(
+                f"Digits, truth {truth!r}: {found.sentence} (The best single classifier, {system.server_names[server]}, "
+                f"reads {alone:.0%} of the images; the best classifier of each image, {system.matched_success():.0%}.)"
+            )
             files += [*found.files, out / "rows"]
             results[truth] = found.results
-    sentences.append(
-        f"The best single classifier, {system.server_names[server]}, reads {alone:.0%} of the images; the best classifier of "
-        f"each image, {system.matched_success():.0%}."
-    )
     return Outcome((), tuple(tables), tuple(sentences), tuple(files), results)
 
 

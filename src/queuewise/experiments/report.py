@@ -35,6 +35,7 @@ class Table:
     def rich(self) -> Any:
         """The table for a terminal. `sections` are the rows after which a rule is drawn."""
         from rich import box
+        from rich.cells import cell_len
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -49,7 +50,12 @@ class Table:
         for index, column in enumerate(self.columns):
             text = index == 0 or index in self.wide
             numbers = not text and all(not row[index] or row[index][0] in "-+[0123456789" for row in self.rows)
-            table.add_column(column, justify="right" if numbers else "left", no_wrap=index not in self.wide)
+            # Rich cuts a column that may not wrap where the terminal is narrow, unless it is told its least width.
+            lines = [line for cell in (column, *(row[index] for row in self.rows)) for line in cell.split("\n")]
+            least = None if index in self.wide else max(map(cell_len, lines))
+            table.add_column(
+                column, justify="right" if numbers else "left", no_wrap=index not in self.wide, min_width=least
+            )
         for index, row in enumerate(self.rows):
             cells = [Text(cell, style=_STYLES.get(cell, "")) for cell in row]
             table.add_row(*cells, end_section=index in self.sections)

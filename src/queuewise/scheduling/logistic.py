@@ -38,6 +38,8 @@ LARGEST_SECOND_DERIVATIVE = 1.0 / (6.0 * math.sqrt(3.0))
 BLOCK = 1024
 #: Above this dimension a Hessian costs many gradients, so it is refreshed only when the steps contract slowly.
 CHEAP_HESSIAN = 12
+#: Passes over the history after which a refit gives up. Shortened steps are many where logits are in the hundreds.
+MOST_PASSES = 20_000
 #: The inverse of the design is recomputed from the design after this many rank-one updates.
 REFRESH = 256
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # ln 2 in two pieces
@@ -51,7 +53,8 @@ class Logistic(NamedTuple):
     theta : float64[d], the estimate · multiplier : float64[1], ν of the ball · certificate : float64[1]
     design : float64[d, d], V = V₀ + Σφφᵀ over assigned attempts · inverse : float64[d, d], V⁻¹
     move : float64[d], V⁻¹φ/√(1 ± φᵀV⁻¹φ) of the last change of V, with sign move_sign : float64[1]
-    hessian : float64[d, d], of the objective at (or near) theta · largest_norm : float64[1], max ‖φ‖ seen
+    hessian : float64[d, d], of the objective at (or near) theta · scatter : float64[d, d], Σφφᵀ over known outcomes
+    largest_norm : float64[1], max ‖φ‖ seen
     features : float64[d, c], outcomes : float64[c], the history · counts : int64[2], observations and moves of V
     """
 
@@ -63,6 +66,7 @@ class Logistic(NamedTuple):
     move: Floats
     move_sign: Floats
     hessian: Floats
+    scatter: Floats
     largest_norm: Floats
     features: Annotated[Floats, Grows(axis=1)]
     outcomes: Annotated[Floats, Grows(axis=0)]
@@ -90,6 +94,7 @@ def start(settings: Settings, dimension: int, capacity: int) -> Logistic:
         move=np.zeros(dimension),
         move_sign=np.ones(1),
         hessian=settings.ridge * identity,
+        scatter=np.zeros((dimension, dimension)),
         largest_norm=np.zeros(1),
         features=np.zeros((dimension, capacity)),
         outcomes=np.zeros(capacity),
@@ -322,7 +327,11 @@ def move_design(estimate: Logistic, features: Floats, sign: float) -> None:
             total += estimate.inverse[i, j] * features[j]
         product[i] = total
         leverage += total * features[i]
-    scale = 1.0 / math.sqrt(1.0 + sign * leverage)
+    # Taking out what is nearly all that V knows of a direction cancels: then V⁻¹ is computed afresh, and a second move is
+    # counted, so that waiting pairs are recomputed too.
+    remaining = 1.0 + sign * leverage
+    cancels = remaining < 1e-6
+    scale = 1.0 / math.sqrt(max(remaining, 1e-6))
     for i in range(d):
         estimate.move[i] = product[i] * scale
     estimate.move_sign[0] = sign
@@ -331,7 +340,9 @@ def move_design(estimate: Logistic, features: Floats, sign: float) -> None:
             estimate.design[i, j] += sign * features[i] * features[j]
             estimate.inverse[i, j] -= sign * estimate.move[i] * estimate.move[j]
     estimate.counts[1] += 1
-    if estimate.counts[1] % REFRESH == 0:
+    if cancels:
+        estimate.counts[1] += 1
+    if cancels or estimate.counts[1] % REFRESH == 0:
         _refresh_inverse(estimate)
 
 
@@ -414,14 +425,13 @@ def refit(settings: Settings, estimate: Logistic) -> None:
     exact_hessian = d <= CHEAP_HESSIAN
     best = math.inf
     stalled = 0
-    for _ in range(200):
+    for _ in range(MOST_PASSES):
         gradient(estimate, ridge, theta, slope, hessian, exact_hessian)
         residual, nu = stationarity(theta, slope, bound)
         estimate.multiplier[0] = nu
         estimate.certificate[0] = residual / ridge
         if residual <= tolerance * ridge:
             return
-        stalled = stalled + 1 if residual > 0.5 * best else 0
         if stalled >= 20:  # rounding is in the way: the certificate says how far we got
             return
         use_hessian = exact_hessian
@@ -430,6 +440,7 @@ def refit(settings: Settings, estimate: Logistic) -> None:
                 gradient(estimate, ridge, theta, slope, hessian, True)
                 use_hessian = True
             exact_hessian = False
+        halved = residual <= 0.5 * best
         best = min(best, residual)
         nu = newton_in_ball(theta, slope, hessian, bound, nu, target)
         for i in range(d):
@@ -442,6 +453,7 @@ def refit(settings: Settings, estimate: Logistic) -> None:
             for i in range(d):
                 theta[i] += damping * step[i]
             continue
+        stalled = 0 if halved else stalled + 1  # only full steps count: shortened ones are slow by design
         if use_hessian:
             # What is left of the gradient at the target: the linear model's own error, and Taylor's remainder.
             linear = 0.0
@@ -450,7 +462,7 @@ def refit(settings: Settings, estimate: Logistic) -> None:
                 for j in range(d):
                     total += hessian[i, j] * step[j]
                 linear += total * total
-            spread = _quadratic(estimate.design, step) - settings.initial_design * _dot(step, step)
+            spread = _quadratic(estimate.scatter, step)
             left = math.sqrt(linear) + 0.5 * LARGEST_SECOND_DERIVATIVE * estimate.largest_norm[0] * max(spread, 0.0)
             copy_into(theta, target)
             if left <= tolerance * ridge:
@@ -482,6 +494,7 @@ def learn(settings: Settings, estimate: Logistic, features: Floats, success: boo
         slope[i] = (p - outcome) * features[i] - estimate.multiplier[0] * theta[i]
         for j in range(d):
             hessian[i, j] += weight * features[i] * features[j]
+            estimate.scatter[i, j] += features[i] * features[j]
     newton_in_ball(theta, slope, hessian, settings.bound, estimate.multiplier[0], target)
     reach = 0.0
     for i in range(d):
