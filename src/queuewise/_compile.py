@@ -13,6 +13,7 @@ defaults, options and global values, and numba's version), so that an edit anywh
 from __future__ import annotations
 
 import dis
+import enum
 import hashlib
 import inspect
 import os
@@ -21,6 +22,7 @@ import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +37,7 @@ _EXTERNAL = ("numpy", "math", "numba", "llvmlite", "scipy", "builtins")
 
 _compiled: dict[str, Any] = {}
 _programs: dict[tuple[Any, ...], Any] = {}
+_in_progress: list[int] = []
 
 
 def options(**numba_options: Any) -> Callable[[F], F]:
@@ -92,28 +95,40 @@ def _is_own_module(value: Any) -> bool:
 
 
 def _describe(value: Any, seen: set[int]) -> str:
-    """A text that differs whenever the frozen meaning of a global value differs."""
-    if hasattr(value, "py_func"):  # an already compiled function of the user's
-        value = value.py_func
+    """A text that differs whenever the frozen meaning of a value differs, and is the same in every process."""
+    inner = getattr(value, "_dispatcher", value)  # a function that the user compiled for whole arrays
+    if hasattr(inner, "py_func"):  # or an ordinary compiled one: its options count beside its body
+        chosen = sorted((key, repr(option)) for key, option in getattr(inner, "targetoptions", {}).items())
+        return f"compiled {type(value).__name__} {chosen} {_describe(inner.py_func, seen)}"
     if isinstance(value, types.FunctionType):
         if _is_external(value.__module__ or ""):
             return f"external {value.__module__}.{value.__qualname__}"
         return _describe_function(value, seen)
+    if isinstance(value, types.CodeType):
+        constants = [_describe(constant, seen) for constant in value.co_consts]
+        return f"{value.co_code.hex()}|{constants}|{value.co_names}|{value.co_varnames}|{value.co_argcount}"
     if isinstance(value, types.ModuleType):
         return f"module {value.__name__} {getattr(value, '__version__', '')}"
     if isinstance(value, type):
-        return f"type {value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')}"
+        members = {name: member.value for name, member in getattr(value, "__members__", {}).items()}
+        defaults = _describe({**members, **getattr(value, "_field_defaults", {})}, seen)
+        return f"type {value.__module__}.{value.__qualname__} {getattr(value, '_fields', '')} {defaults}"
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__qualname__}.{value.name} {_describe(value.value, seen)}"
     if isinstance(value, np.ndarray):
         digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
         return f"array {value.dtype} {value.shape} {digest}"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__qualname__} {[_describe(item, seen) for item in value]}"
+    if isinstance(value, dict):
+        return f"dict {[(_describe(key, seen), _describe(item, seen)) for key, item in value.items()]}"
     if isinstance(value, set | frozenset):  # printed in an order that changes from process to process
-        return f"set {sorted(map(repr, value))}"
+        return f"set {sorted(_describe(item, seen) for item in value)}"
     return f"{type(value).__name__} {value!r}"
 
 
-def _describe_code(code: types.CodeType) -> str:
-    constants = [_describe_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
-    return f"{code.co_code.hex()}|{constants}|{code.co_names}|{code.co_varnames}|{code.co_argcount}"
+def _is_ours(function: types.FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] == __name__.split(".")[0]
 
 
 def _describe_function(function: types.FunctionType, seen: set[int]) -> str:
@@ -123,13 +138,23 @@ def _describe_function(function: types.FunctionType, seen: set[int]) -> str:
     marked = getattr(function, "__numba_options__", {})
     parts = [
         function.__qualname__,
-        _describe_code(function.__code__),
-        repr(function.__defaults__),
+        _describe(function.__code__, seen),
+        _describe(function.__defaults__, seen),
         repr(sorted((key, _describe(value, seen)) for key, value in marked.items())),
     ]
     parts += [_describe(cell.cell_contents, seen) for cell in function.__closure__ or ()]
-    parts += [f"{name}={_describe(value, seen)}" for name, value in sorted(_referenced(function).items())]
+    for name, value in sorted(_referenced(function).items()):
+        if isinstance(value, types.FunctionType) and _is_ours(value) and not _is_ours(function):
+            parts.append(f"{name}={_library_fingerprint(value)}")
+        else:
+            parts.append(f"{name}={_describe(value, seen)}")
     return "\n".join(parts)
+
+
+@cache
+def _library_fingerprint(function: Function) -> str:
+    """The fingerprint of a function of this package, whose files nobody edits under a running process."""
+    return fingerprint(function)
 
 
 def fingerprint(*functions: Function) -> str:
@@ -179,7 +204,8 @@ def _with_globals(
         code = code.replace(co_filename=filename)
     names = {**function.__globals__, **replaced}
     clone = types.FunctionType(code, names, name or function.__name__, function.__defaults__, function.__closure__)
-    clone.__module__ = function.__module__
+    # numba names a recursive call after the module, which a function from a bare ``exec`` does not have.
+    clone.__module__ = function.__module__ if function.__module__ in sys.modules else __name__
     clone.__qualname__ = name or function.__qualname__
     return clone
 
@@ -209,21 +235,35 @@ def jit(function: Function, bindings: Mapping[str, Function] | None = None, cach
     key = fingerprint(function, *bindings.values())
     if key in _compiled:
         return _compiled[key]
+    _in_progress.append(id(function))
+    try:
+        replaced = _compiled_callees(function, bindings)
+    finally:
+        _in_progress.pop()
+    clone = _with_globals(function, replaced, f"{function.__name__}_{key[:10]}", cache_file)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", **getattr(function, "__numba_options__", {})}
+    compiled = numba.njit(cache=cache_file is not None, **settings)(clone)
+    for name, value in _referenced(function).items():
+        if value is function:
+            clone.__globals__[name] = compiled
+    _compiled[key] = compiled
+    return compiled
+
+
+def _compiled_callees(function: types.FunctionType, bindings: Mapping[str, Function]) -> dict[str, Any]:
+    """The globals of a function that compiling it replaces: every plain function that it calls, and the bindings."""
     replaced: dict[str, Any] = {name: jit(bound) for name, bound in bindings.items()}
     for name, value in _referenced(function).items():
         first, *path = name.split(".")
         if first in bindings or not _is_compiled_by_us(value):
             continue
-        if value is function:  # numba knows a function that calls itself by its own name
-            continue
+        if value is function or id(value) in _in_progress:
+            continue  # a function that calls itself is put in by the caller; mutual recursion is for numba to refuse
         if not path:
             replaced[name] = jit(value)
         else:
             _put(replaced, function.__globals__[first], first, path, jit(value))
-    clone = _with_globals(function, replaced, f"{function.__name__}_{key[:10]}", cache_file)
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", **getattr(function, "__numba_options__", {})}
-    _compiled[key] = numba.njit(cache=cache_file is not None, **settings)(clone)
-    return _compiled[key]
+    return replaced
 
 
 def interpreted(function: Function, bindings: Mapping[str, Function]) -> Function:
@@ -235,12 +275,18 @@ def interpreted(function: Function, bindings: Mapping[str, Function]) -> Functio
 def program(entry: Function, bindings: Mapping[str, Function]) -> Any:
     """Compile `entry` with `bindings` and keep the machine code on disk, under a name that no edit can outlive.
 
-    In a process the same function objects give the same program at once; an edited and reloaded module has new ones.
+    In a process, functions of this package are known by identity, a user's by their fingerprint: a notebook's cell can
+    redefine a constant or a helper under a rule that stays the same object.
     """
-    same = (entry, *bindings.items())
+    known = (bound if _is_plain_library(bound) else fingerprint(bound) for bound in bindings.values())
+    same = (entry, *bindings, *known)
     if same not in _programs:
         _programs[same] = _program(entry, bindings)
     return _programs[same]
+
+
+def _is_plain_library(function: Function) -> bool:
+    return isinstance(function, types.FunctionType) and _is_ours(function)
 
 
 def _program(entry: Function, bindings: Mapping[str, Function]) -> Any:

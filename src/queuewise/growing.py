@@ -1,7 +1,7 @@
 """State as named arrays, some of which grow with the number of observations.
 
 A state is a (nested) named tuple of arrays. A field annotated ``Annotated[Array, Grows(axis)]`` has room for
-`capacity` observations along that axis; :func:`grow` returns the same state with more room, everything kept.
+`capacity` attempts along that axis; :func:`grow` returns the same state with more room, everything kept.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ S = TypeVar("S")
 
 
 class Grows(NamedTuple):
-    """Marks an array of a state whose length along `axis` is the number of observations that it has room for."""
+    """Marks an array of a state whose length along `axis` is `times` the attempts that it has room for, and `spare`."""
 
     axis: int
+    times: int = 1
+    spare: int = 0
 
 
 @cache
-def growing_fields(state_type: type) -> dict[str, int]:
-    """Field name → axis of the fields of a named tuple that are marked with :class:`Grows`."""
+def growing_fields(state_type: type) -> dict[str, Grows]:
+    """Field name → mark of the fields of a named tuple that are marked with :class:`Grows`."""
     hints = get_type_hints(state_type, include_extras=True)
     return {
-        name: mark.axis
+        name: mark
         for name, hint in hints.items()
         for mark in getattr(hint, "__metadata__", ())
         if isinstance(mark, Grows)
@@ -33,21 +35,27 @@ def growing_fields(state_type: type) -> dict[str, int]:
 
 
 def grow(state: S, capacity: int) -> S:
-    """The state with room for `capacity` observations (never less than before). Arrays that grow are copied."""
+    """The state with room for `capacity` attempts assigned since the start, whether their outcomes are known, open or
+    expired (never less than before). Arrays that grow are copied."""
     marks = growing_fields(cast(type, type(state)))
     fields: dict[str, Any] = {}
     for name, value in state._asdict().items():  # type: ignore[attr-defined]
         if hasattr(value, "_fields"):
             fields[name] = grow(value, capacity)
-        elif name in marks and value.shape[marks[name]] < capacity:
+        elif name in marks and value.shape[marks[name].axis] < marks[name].times * capacity + marks[name].spare:
             shape = list(value.shape)
-            shape[marks[name]] = capacity
+            shape[marks[name].axis] = marks[name].times * capacity + marks[name].spare
             larger = np.zeros(shape, dtype=value.dtype)
             larger[tuple(slice(0, n) for n in value.shape)] = value
             fields[name] = larger
         else:
             fields[name] = value
     return type(state)(**fields)
+
+
+def copied(state: S) -> S:
+    """The same state in arrays of its own."""
+    return unflatten(state, {name: array.copy() for name, array in flatten(state).items()})
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, Any]:

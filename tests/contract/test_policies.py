@@ -2,57 +2,305 @@
 
 import json
 import sys
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
 from queuewise import scheduling
-from queuewise.scheduling import Policy, check_policy
+from queuewise.growing import Grows
+from queuewise.scheduling import Policy, Ticket, Waiting, check_policy, engine
 from queuewise.scheduling.checks import PolicyError
 from queuewise.scheduling.policies import REGISTER, make
 
 
 @pytest.mark.parametrize("name", sorted(REGISTER))
 def test_registered_policies_keep_the_contract(name: str) -> None:
-    check_policy(make(name, exploration=0.3) if name == "cqb_eta_2" else make(name))
+    check_policy(make(name))
 
 
-def test_a_choice_that_does_not_wait_is_named() -> None:
-    def decide(params, state, columns, waiting, stream):
-        return -5, 0, 0
-
-    with pytest.raises(PolicyError, match="does not wait"):
-        check_policy(Policy("absent", decide))
+def test_a_registered_name_is_enough() -> None:
+    check_policy("fifo_random")
+    with pytest.raises(ValueError, match="did you mean 'wise'"):
+        check_policy("wize")
 
 
-def test_a_mask_that_is_ignored_is_named() -> None:
-    def decide(params, state, columns, waiting, stream):
-        return waiting.slots[0], 0, 0
-
-    with pytest.raises(PolicyError, match="allowed server"):
-        check_policy(Policy("stubborn", decide))
+@pytest.mark.parametrize("name", ["wise", "cqb_opt", "acqb", "q_ths", "oracle"])
+def test_the_contract_is_kept_on_a_system_of_the_users_and_with_other_options(name: str) -> None:
+    options = {"radius": 0.5} if name in ("wise", "cqb_opt", "acqb") else {"ties": "random"}
+    check_policy(make(name, **options), system=scheduling.wise_figure_law(q=0.15, slack=0.1, seed=0, servers=4))
 
 
-def test_wrong_signature_is_named() -> None:
-    with pytest.raises(PolicyError, match="must take 5 arguments"):
-        check_policy(Policy("short", lambda params: (0, 0, 0)))
+def first_allowed(waiting):
+    for k in range(waiting.allowed.shape[0]):
+        if waiting.allowed[k]:
+            return k
+    return -1
 
 
 class Counted(NamedTuple):
     calls: np.ndarray
 
 
-def test_state_of_its_own_across_runs_is_named() -> None:
+def start_counting(params, shape, stream):
+    return Counted(np.zeros(1))
+
+
+class Fickle(NamedTuple):
+    weight: float
+
+
+def _absent():
+    return Policy("broken", lambda params, state, columns, waiting, stream: (-5, 0, 0))
+
+
+def _past_the_end():
+    return Policy("broken", lambda p, s, c, waiting, stream: (waiting.slots[-1], first_allowed(waiting), 0))
+
+
+def _stubborn():
+    return Policy("broken", lambda params, state, columns, waiting, stream: (waiting.slots[0], 0, 0))
+
+
+def _short():
+    return Policy("broken", lambda params: (0, 0, 0))
+
+
+def _short_observe():
+    return Policy("broken", _ordinary, observe=lambda params, state, columns, waiting, ticket: None)
+
+
+def _ordinary(params, state, columns, waiting, stream):
+    return waiting.slots[0], first_allowed(waiting), 0
+
+
+def _fraction():
+    return Policy("broken", lambda p, s, c, waiting, stream: (waiting.slots[0], first_allowed(waiting) + 0.0, 0))
+
+
+def _pair():
+    return Policy("broken", lambda p, s, c, waiting, stream: (waiting.slots[0], first_allowed(waiting)))
+
+
+def _silent():
+    return Policy("broken", lambda params, state, columns, waiting, stream: None)
+
+
+def _own_generator():
+    generator = np.random.default_rng(0)
+    return Policy(
+        "broken",
+        lambda p, s, c, waiting, stream: (generator.choice(waiting.slots[: waiting.jobs]), first_allowed(waiting), 0),
+    )
+
+
+def _shared_state():
     shared = np.zeros(1)
 
     def decide(params, state, columns, waiting, stream):
         state.calls[0] += 1.0
-        server = int(state.calls[0] // 7) % waiting.allowed.shape[0]
-        return waiting.slots[int(state.calls[0]) % waiting.jobs], server, 0
+        return waiting.slots[int(state.calls[0] // 7) % waiting.jobs], first_allowed(waiting), 0
 
-    with pytest.raises(PolicyError, match="same seed"):
-        check_policy(Policy("sticky", decide, start=lambda params, shape, stream: Counted(shared)))
+    return Policy("broken", decide, start=lambda params, shape, stream: Counted(shared))
+
+
+def _state_outside():
+    """Counts in an object that no saved state holds; each start finds it fresh."""
+    memory = {}
+
+    def start(params, shape, stream):
+        state = start_counting(params, shape, stream)
+        memory["state"] = state
+        return state
+
+    def decide(params, state, columns, waiting, stream):
+        memory["state"].calls[0] += 1.0
+        return (
+            waiting.slots[int(memory["state"].calls[0] // 3) % waiting.jobs],
+            first_allowed(waiting),
+            int(state.calls[0]),
+        )
+
+    return Policy("broken", decide, start=start)
+
+
+class Roomy(NamedTuple):
+    seen: Annotated[np.ndarray, Grows(axis=0)]
+
+
+def _by_capacity():
+    def decide(params, state, columns, waiting, stream):
+        return waiting.slots[state.seen.shape[0] % waiting.jobs], first_allowed(waiting), 0
+
+    return Policy("broken", decide, start=lambda params, shape, stream: Roomy(np.zeros(3)))
+
+
+def _explains_too_much():
+    def decide(params, state, columns, waiting, stream):
+        return waiting.slots[int(state.calls[0]) % waiting.jobs], first_allowed(waiting), 0
+
+    def explain(params, state, columns, waiting, slot, server):
+        state.calls[0] += 1.0
+        return {"calls": state.calls[0]}
+
+    return Policy("broken", decide, start=start_counting, explain=explain)
+
+
+def _explains_in_vain():
+    return Policy("broken", _ordinary, explain=lambda *seen: "because")
+
+
+def _changes(what):
+    def assigned(params, state, columns, waiting, ticket):
+        if what == "features":
+            waiting.features[ticket.slot] += 1.0
+        elif what == "slots":
+            waiting.slots[0] = 0
+        elif what == "allowed":
+            waiting.allowed[:] = False
+        elif what == "ticket":
+            ticket.features[0] = 0.0
+
+    return lambda: Policy("broken", _ordinary, assigned=assigned)
+
+
+def _changing_params():
+    def observe(params, state, columns, waiting, ticket, success):
+        params.calls[0] += 1.0
+
+    return Policy("broken", _ordinary, observe=observe, configure=lambda options, shape: Counted(np.zeros(1)))
+
+
+def _expects_order():
+    def observe(params, state, columns, waiting, ticket, success):
+        assert ticket.round > state.calls[0]
+        state.calls[0] = ticket.round
+
+    return Policy("broken", _ordinary, observe=observe, start=start_counting)
+
+
+def _forgets():
+    def expired(params, state, columns, waiting, ticket):
+        state.calls[0] -= np.inf
+
+    def observe(params, state, columns, waiting, ticket, success):
+        state.calls[0] += np.inf
+
+    return Policy("broken", _ordinary, observe=observe, expired=expired, start=start_counting)
+
+
+def _plain_dict():
+    return Policy("broken", _ordinary, start=lambda params, shape, stream: {"calls": 0})
+
+
+def _list_in_state():
+    return Policy("broken", _ordinary, start=lambda params, shape, stream: Counted([0]))
+
+
+def _integers_that_wrap():
+    def decide(params, state, columns, waiting, stream):
+        large = 4611686018427387904
+        large = large * 4  # 2**64, which is 0 for compiled integers
+        return waiting.slots[(large % 7 + waiting.round) % waiting.jobs], first_allowed(waiting), 0
+
+    return Policy("broken_wrap", decide)
+
+
+def _types_that_change():
+    def configure(options, shape):
+        return Fickle(1.0 if shape.servers > 1 else 1)
+
+    return Policy("broken_types", _ordinary, configure=configure)
+
+
+def _empty_queue():
+    def observe(params, state, columns, waiting, ticket, success):
+        if waiting.slots[0] < 0:
+            raise IndexError("nothing waits")
+
+    return Policy("broken", _ordinary, observe=observe)
+
+
+BROKEN = [
+    (_absent, "must choose a waiting job, and slot -5 does not wait"),
+    (_past_the_end, "must choose a waiting job, and slot -1 does not wait"),
+    (_stubborn, "must choose an allowed server, and server 0 is not allowed"),
+    (_short, r"decide\(\) must take 5 arguments, not 1"),
+    (_short_observe, r"observe\(\) must take 6 arguments, not 5"),
+    (_fraction, "must return three whole numbers"),
+    (_pair, r"must return \(slot, server, reason\)"),
+    (_silent, r"must return \(slot, server, reason\), not None"),
+    (_own_generator, "two runs with the same seed must be the same"),
+    (_shared_state, "two runs with the same seed must be the same"),
+    (_state_outside, "saved and restored must decide as"),
+    (_by_capacity, "given more room must decide as"),
+    (_explains_too_much, r"explain\(\) must not change what is decided"),
+    (_explains_in_vain, r"explain\(\) must return a dict"),
+    (_changes("features"), r"assigned\(\) changed its arguments: features belong to the caller"),
+    (_changes("slots"), r"assigned\(\) changed its arguments: waiting.slots"),
+    (_changes("allowed"), r"assigned\(\) changed its arguments: waiting.allowed"),
+    (_changes("ticket"), r"assigned\(\) changed its arguments: ticket.features"),
+    (_changing_params, r"observe\(\) changed params"),
+    (_expects_order, r"observe\(\) raised AssertionError"),
+    (_forgets, "free of NaN under late and missing feedback, but calls"),
+    (_plain_dict, "state must be a named tuple, not dict"),
+    (_list_in_state, "state must be a named tuple of arrays .* calls is of type list"),
+    (_integers_that_wrap, "compiled and the interpreted run must make the same decisions"),
+    (_types_that_change, "same types in every run"),
+    (_empty_queue, r"observe\(\) raised IndexError \(nothing waits\)"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize(("make_it", "sentence"), BROKEN, ids=[case[1][:40] for case in BROKEN])
+def test_a_broken_rule_is_named(make_it, sentence: str) -> None:
+    with pytest.raises(PolicyError, match=sentence) as caught:
+        check_policy(make_it())
+    assert str(caught.value).startswith("broken")
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_already_compiled_functions_are_taken_as_they_are() -> None:
+    @numba.njit
+    def decide(params, state, columns, waiting, stream):
+        for k in range(waiting.allowed.shape[0]):
+            if waiting.allowed[k]:
+                return waiting.slots[0], k, 0
+        return -1, -1, 0
+
+    check_policy(Policy("ready_made", decide))
+
+
+def test_options_that_the_policy_refuses_are_told_as_they_are() -> None:
+    with pytest.raises(PolicyError, match="radius: must be a number at least 0"):
+        check_policy(make("wise", radius=-1.0))
+
+
+@pytest.mark.parametrize("name", sorted(REGISTER))
+def test_room_for_observations_is_room_for_attempts_in_flight(name: str) -> None:
+    """A caller counts observations. Compiled, an index past the room that was made would write into other memory."""
+    system = scheduling.wise_figure_law(q=0.15, slack=0.1, seed=0, servers=3)
+    shape, draws = engine.shape_of(system, 2000), engine.draw(system, 2000, 1, 0)
+    policy, attempts = make(name, exploration=0.3) if name == "cqb_eta_2" else make(name), 12
+    params, state, stream = engine.prepare(policy, shape)
+    state, columns = policy.grow_state(state, attempts), policy.new_columns(attempts, 3)
+    features = np.ascontiguousarray(draws.features[draws.contexts[:attempts]])
+    truth = np.ascontiguousarray(draws.probabilities[draws.contexts[:attempts]])
+    waiting = Waiting(1030, attempts, np.arange(attempts), -1, np.ones(3, np.bool_), features, truth)
+    for slot in range(attempts):
+        policy.admit(params, state, columns, waiting, slot)
+    with np.errstate(over="ignore"):
+        flying = []
+        for _ in range(attempts):
+            slot, server, reason = policy.decide(params, state, columns, waiting, stream)
+            ticket = Ticket(1030, slot, server, reason, np.ascontiguousarray(features[slot, :, server]))
+            policy.assigned(params, state, columns, waiting, ticket)
+            flying.append(ticket)
+        for ticket in reversed(flying):
+            policy.observe(params, state, columns, waiting, ticket, True)
+            policy.decide(params, state, columns, waiting, stream)
 
 
 MINE = """

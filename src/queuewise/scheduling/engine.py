@@ -16,7 +16,7 @@ from .policy import Policy
 from .policy import Shape as Shape
 from .systems import Draw, System, inverse_slope
 
-#: Slots and observations that a run starts with room for; both double when full.
+#: Slots that a run starts with room for; they double when full.
 FIRST_SLOTS = 64
 
 
@@ -105,8 +105,8 @@ def _more_slots(queue: Queue, columns: Any) -> tuple[Queue, Any]:
     return grown, type(columns)(*(_enlarge(column, new) for column in columns))
 
 
-#: Rules that numba has refused in this process: they run as plain Python.
-UNCOMPILABLE: set[str] = set()
+#: Programs that numba has refused in this process: they run as plain Python. A mended rule is another program.
+UNCOMPILABLE: set[Callable[..., int]] = set()
 
 
 def _entry(policy: Policy, compiled: bool) -> Callable[..., int]:
@@ -156,8 +156,9 @@ def play(
     queue = new_queue(FIRST_SLOTS, shape.dimension, shape.servers)
     columns = policy.new_columns(FIRST_SLOTS, shape.servers)
     record = _record(rounds, jobs, trace)
-    compiled = compiled and policy.rule not in UNCOMPILABLE
     entry = _entry(policy, compiled)
+    if entry in UNCOMPILABLE:
+        compiled, entry = False, _entry(policy, False)
     done, room = 0, 0
     while done < rounds:
         if queue.clock[3] == 0:
@@ -177,7 +178,7 @@ def play(
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                UNCOMPILABLE.add(policy.rule)
+                UNCOMPILABLE.add(entry)
                 return play(policy, shape, draws, seed=seed, run=run, trace=trace, compiled=False)
             done = entry(*arguments)
         else:

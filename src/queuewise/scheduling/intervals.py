@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 
 
 class Log(NamedTuple):
-    """The entries of the running epoch; entry 0 is its first interval, I_{τ−1}.
+    """The entries of the running epoch; entry 0 is its first interval, I_{τ−1}. An attempt adds one when it is assigned
+    and, unless its outcome follows at once, another when that is known or has expired.
 
     theta : float64[c, d], θ̂_i · move : float64[c, d] and sign : float64[c], the change of V that led to entry i
     radius : float64[c], β_i · formed : bool[c], whether an interval is formed at this entry (between an assignment and
@@ -35,11 +36,11 @@ class Log(NamedTuple):
     counts : int64[2], the epoch m (−1 before the first) and the number of entries
     """
 
-    theta: Annotated[Floats, Grows(axis=0)]
-    move: Annotated[Floats, Grows(axis=0)]
-    sign: Annotated[Floats, Grows(axis=0)]
-    radius: Annotated[Floats, Grows(axis=0)]
-    formed: Annotated[NDArray[np.bool_], Grows(axis=0)]
+    theta: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
+    move: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
+    sign: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
+    radius: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
+    formed: Annotated[NDArray[np.bool_], Grows(axis=0, times=2, spare=2)]
     first_inverse: Floats
     counts: NDArray[np.int64]
 

@@ -15,7 +15,8 @@ and two that prepare it, in ordinary Python:
     configure(options, shape)          -> params (a named tuple of numbers; checks the options)
     start    (params, shape, stream)   -> state  (a named tuple of arrays)
 
-Only `decide` is required. `state` and `columns` are changed in place; nothing else is.
+A ticket is answered once: by `observe` or by `expired`, never by both. Only `decide` is required. `state` and `columns`
+are changed in place; nothing else is.
 """
 
 from __future__ import annotations
@@ -213,9 +214,9 @@ class Policy:
                 arrays[column] = np.zeros(slots, dtype=np.int64)
         return self.columns(**arrays)
 
-    def grow_state(self, state: Any, observations: int) -> Any:
-        """The same state with room for so many observations."""
-        return grow(state, observations)
+    def grow_state(self, state: Any, attempts: int) -> Any:
+        """The same state with room for so many attempts assigned since the start, answered or not."""
+        return grow(state, attempts)
 
 
 @cache

@@ -46,10 +46,9 @@ def choice(options: Mapping[str, Any], key: str, allowed: Mapping[str, int]) -> 
 def number(options: Mapping[str, Any], key: str, low: float, high: float = math.inf, strict: bool = True) -> float:
     """The option as a float in (low, high], or [low, high] when not strict; a sentence that names it otherwise."""
     value = options[key]
-    try:
+    converted = math.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         converted = float(value)
-    except (TypeError, ValueError):
-        converted = math.nan
     inside = (converted > low if strict else converted >= low) and converted <= high and math.isfinite(converted)
     if not inside:
         limits = f"above {low:g}" if strict else f"at least {low:g}"

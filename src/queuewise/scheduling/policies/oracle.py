@@ -50,7 +50,7 @@ def explain(params: Params, state: Any, columns: Any, waiting: Waiting, slot: in
     waiting_slots = waiting.slots[: waiting.jobs]
     return {
         "probability": float(waiting.truth[slot, server]),
-        "best_probability": float(np.max(waiting.truth[waiting_slots])),
+        "best_probability": float(np.max(waiting.truth[waiting_slots][:, waiting.allowed])),
     }
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream, uniform
+from ...growing import copied
 from .. import intervals, logistic
 from ..confidence import Radius, radius_at
 from ..intervals import Log, width_key
@@ -139,6 +140,7 @@ def expired(params: Params, state: State, columns: Columns, waiting: Waiting, ti
 
 def explain(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
     """The pair's interval of probabilities, the candidates, and why it won."""
+    state, columns = copied(state), copied(columns)  # looking forms intervals, and explaining must change nothing
     floor = look(params, state, columns, waiting)
     slots = waiting.slots[: waiting.jobs]
     candidates = (columns.high[slots] >= floor) & waiting.allowed
