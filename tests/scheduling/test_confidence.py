@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from queuewise import _compile
-from queuewise.scheduling import confidence, logistic
+from queuewise.scheduling import confidence, engine, logistic, table_law
 from queuewise.scheduling.confidence import CQB_ETA_2, FIXED, WISE, Radius
+from queuewise.scheduling.policies import make
+from queuewise.scheduling.policies.acqb import draw
+from queuewise.scheduling.policy import Shape, Waiting
 from tests.naive import confidence as naive
 
 ROUNDS = [0, 1, 2, 3, 10, 100, 2_000, 100_000, 10**8]
@@ -112,3 +115,55 @@ def test_a_newcomer_before_the_first_move_has_its_own_width() -> None:
     confidence.follow_design(estimate, met, squares, np.array([[[3.0], [4.0]]]), 0)
     assert squares[0, 0] == pytest.approx(12.5)
     assert met[0] == 0
+
+
+@pytest.mark.parametrize("t", [2, 10, 400])
+def test_the_index_of_round_t_has_the_radius_of_round_t_minus_1(t: int) -> None:
+    """CQB-η-2 (1). A sure pair and an unsure one are so placed that β_{t−1} prefers the first and β_t the second."""
+    features = np.ascontiguousarray(np.array([[[2.0, 0.0], [0.0, 1.0]]]))  # φ of server 0 and of server 1, one job
+    shape = Shape(2, 2, 1000, 0.5, 5.0, 2.0, 4.0, np.nan, np.nan, 0.1, 0.1)
+    policy = make("cqb_opt", radius="wise", initial_design=1.0)
+    params, state, stream = engine.prepare(policy, shape)
+    state = policy.grow_state(state, 4)
+    state.estimate.theta[:] = [1.0, 0.0]
+    for _ in range(3):
+        logistic.move_design(state.estimate, features[0, :, 0].copy(), 1.0)
+    widths = np.sqrt(np.einsum("ik,ij,jk->k", features[0], state.estimate.inverse, features[0]))
+    turning = (1 / (1 + np.exp(-2.0)) - 0.5) / (widths[1] - widths[0])
+    now, then = (confidence.radius_at(params.radius, i) for i in (t - 1, t))
+    params = params._replace(radius=params.radius._replace(scale=turning / ((now + then) / 2)))
+    columns = policy.new_columns(1, 2)
+    policy.admit(params, state, columns, None, 0)
+    for current, expected in ((t, 0), (t + 1, 1)):
+        waiting = Waiting(current, 1, np.arange(1), -1, np.ones(2, np.bool_), features, np.full((1, 2), np.nan))
+        assert policy.decide(params, state, columns, waiting, stream)[1] == expected
+
+
+def test_wise_logs_the_radius_of_the_round_just_played() -> None:
+    """Algorithm 1, line 19: I_t has β_t; an epoch begins with I_{τ−1} and β_{τ−1}."""
+    rounds = 200
+    features = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.6, 0.8], [0.8, -0.6]]])
+    system = table_law(features, theta=[1.0, 0.5], arrival_rate=0.5, parameter_bound=2.0, feature_bound=1.0)
+    shape, draws = engine.shape_of(system, rounds), engine.draw(system, rounds, 1, 0)
+    played = engine.play(make("wise", radius="wise"), shape, draws, seed=1, trace=True)
+    log, shift = played.state.log, float(played.state.shift[0])
+    last = int(np.flatnonzero(played.record.job >= 0)[-1]) + 1  # the last round with a decision
+    _, tau = naive.epoch(last, shift)
+    served = [t for t in range(tau, last + 1) if played.record.job[t - 1] >= 0]
+    expected = [naive.wise_radius(t, 2, naive.kappa(2.0), 2.0) for t in [tau - 1, *served]]
+    entries = int(log.counts[1])
+    assert log.formed[:entries].all()
+    np.testing.assert_allclose(log.radius[:entries], expected, rtol=1e-13)
+
+
+def test_acqb_samples_with_the_radius_of_the_round_before() -> None:
+    features = np.ascontiguousarray(np.random.default_rng(0).normal(size=(1, 2, 2)))
+    shape = Shape(2, 2, 1000, 0.5, 5.0, 2.0, 4.0, np.nan, np.nan, 0.1, 0.1)
+    policy = make("acqb", radius="wise", initial_design=1.0)
+    params, state, stream = engine.prepare(policy, shape)
+    waiting = Waiting(7, 1, np.arange(1), -1, np.ones(2, np.bool_), features, np.full((1, 2), np.nan))
+    expected = np.zeros_like(state.draws)
+    with np.errstate(over="ignore"):
+        draw(state.estimate, confidence.radius_at(params.radius, 6), expected, stream.copy())
+        policy.decide(params, state, policy.new_columns(1, 2), waiting, stream)
+    np.testing.assert_array_equal(state.draws, expected)
