@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 
+from queuewise import fields
 from queuewise.scheduling import systems
 from queuewise.scheduling.contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
 from queuewise.scheduling.systems import Family, Quantity, System, family
@@ -226,10 +227,10 @@ def test_settings_tell_tables_apart_and_do_not_spell_them_out() -> None:
     second = table_law([[[1.0]]], [[0.81]], arrival_rate=0.5).settings()
     assert first["sha256"] != second["sha256"]
     assert len(first["sha256"]) == 64
-    assert systems.digest(np.arange(6.0)) != systems.digest(np.arange(6.0).reshape(2, 3))
-    assert systems.digest(np.arange(3, dtype=">i8")) == systems.digest(np.arange(3, dtype="<i8"))
+    assert fields.digest(np.arange(6.0)) != fields.digest(np.arange(6.0).reshape(2, 3))
+    assert fields.digest(np.arange(3, dtype=">i8")) == fields.digest(np.arange(3, dtype="<i8"))
     assert systems.plain({"a": np.arange(3), "b": list(range(5000)), "c": ball, "d": np.float64(2)}) == {
-        "a": {"sha256": systems.digest(np.arange(3))},
+        "a": {"sha256": fields.digest(np.arange(3))},
         "b": {"sha256": systems.plain(list(range(5000)))["sha256"]},
         "c": f"{__name__}.ball",
         "d": 2.0,

@@ -36,12 +36,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .._version import VERSION
+from ..fields import nearest
 from ..runs.plot import save_figure
 from ..runs.result import Result
 from ..runs.statistics import Difference, Estimate
 from ..scheduling import contexts, digits
 from ..scheduling.policies import REGISTER
-from ..scheduling.policy import Policy, nearest
+from ..scheduling.policy import (
+    Policy,
+)
 from ..scheduling.simulate import simulate
 from ..scheduling.systems import Family, System, family
 from .report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..scheduling.policy import nearest
+from ..fields import nearest
 from .claims import FAILS, Verdict
 from .report import Table
 

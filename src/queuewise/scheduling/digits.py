@@ -13,8 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..fields import require_count
 from .contexts.outcomes import OutcomesSystem, from_outcomes
-from .systems import Floats, Ints, require_count
+from .systems import (
+    Floats,
+    Ints,
+)
 
 #: Images that train the classifiers and the principal components; the others are the jobs.
 _TRAINING = 900

@@ -21,17 +21,16 @@ are changed in place; nothing else is.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._random import Stream
-from ..growing import grow
+from ..rule import Rule
 
 #: Reasons of a decision.
 EXPLOIT, EXPLORE = 0, 1
@@ -143,23 +142,21 @@ def expired(params: Any, state: Any, columns: Any, waiting: Waiting, ticket: Tic
 
 
 @dataclass(frozen=True)
-class Policy:
-    """A rule with its options. Make one with a factory (``wise(radius=100)``) or, for a rule of your own, directly.
+class Policy(Rule):
+    """A scheduling rule with its options. Make one with a factory (``wise(radius=100)``) or, for a rule of your own,
+    directly.
 
     Parameters
     ----------
-    rule : the rule's name; also the key in results unless `name` is given.
+    rule, options, defaults, name : as in :class:`queuewise.rule.Rule`.
     decide, admit, assigned, observe, expired, configure, start : the functions described at the head of this module.
     columns : named tuple type whose fields are annotated ``PerJob`` or ``PerServer``.
-    options : the factory's arguments, kept for labels, settings on disk and `configure`.
-    defaults : the rule's options with their default values; no others are accepted.
-    name : key in results; the policy's random stream is keyed by it, so two variants of a rule need two names.
     clairvoyant : whether it is shown the true success probabilities (``oracle`` alone).
     explain : optional ``explain(params, state, columns, waiting, slot, server) -> dict`` for one decision.
     """
 
-    rule: str
-    decide: Callable[..., Any]
+    CALLED: ClassVar[tuple[str, ...]] = ("decide", "admit", "assigned", "observe", "expired")
+
     admit: Callable[..., Any] = admit
     assigned: Callable[..., Any] = assigned
     observe: Callable[..., Any] = observe
@@ -167,42 +164,6 @@ class Policy:
     configure: Callable[..., Any] = configure
     start: Callable[..., Any] = start
     columns: type = NoColumns
-    options: Mapping[str, Any] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
-    clairvoyant: bool = False
-    explain: Callable[..., Any] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.rule or not isinstance(self.rule, str):
-            raise ValueError(f"rule: a policy needs a non-empty name, not {self.rule!r}")
-        if not callable(self.decide):
-            raise ValueError(f"decide: the policy {self.rule!r} needs a function, not {self.decide!r}")
-        unknown = [key for key in self.options if key not in self.defaults]
-        if unknown:
-            raise ValueError(f"{unknown[0]}: no such parameter of {self.rule!r}{nearest(unknown[0], self.defaults)}")
-        object.__setattr__(self, "options", {**self.defaults, **self.options})
-        if not self.name:
-            object.__setattr__(self, "name", self.rule)
-
-    def named(self, name: str) -> Policy:
-        """The same policy under another key of the results (and with that key's random stream)."""
-        if not name or not isinstance(name, str):
-            raise ValueError(f"name: a policy needs a non-empty name, not {name!r}")
-        return replace(self, name=name)
-
-    @property
-    def label(self) -> str:
-        """The name with the options that differ from the defaults, for legends: ``acqb(samples=3)``."""
-        changed = {key: value for key, value in self.options.items() if value != self.defaults[key]}
-        given = ", ".join(f"{key}={value!r}" for key, value in changed.items())
-        base = self.rule if self.name == self.rule else f"{self.name}: {self.rule}"
-        return f"{base}({given})" if given else base
-
-    @property
-    def functions(self) -> dict[str, Callable[..., Any]]:
-        """The five functions that an engine calls, by name."""
-        return {name: getattr(self, name) for name in ("decide", "admit", "assigned", "observe", "expired")}
 
     def new_columns(self, slots: int, servers: int) -> Any:
         """Fresh columns with room for `slots` jobs."""
@@ -213,10 +174,6 @@ class Policy:
             else:
                 arrays[column] = np.zeros(slots, dtype=np.int64)
         return self.columns(**arrays)
-
-    def grow_state(self, state: Any, attempts: int) -> Any:
-        """The same state with room for so many attempts assigned since the start, answered or not."""
-        return grow(state, attempts)
 
 
 @cache
@@ -229,12 +186,3 @@ def column_kinds(columns: type) -> dict[str, str]:
             raise ValueError(f"columns: {columns.__name__}.{name} must be annotated PerJob or PerServer")
         kinds[name] = marks[0]
     return kinds
-
-
-def nearest(word: str, known: Any) -> str:
-    """A hint for a mistyped name: ``; did you mean 'wise'?`` or the list of what there is."""
-    known = sorted(known)
-    if not known:
-        return "; it has none"
-    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

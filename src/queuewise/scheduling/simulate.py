@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
-import types
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from .. import _compile, streams
+from .. import streams
+from .._version import VERSION
+from ..fields import require_choice, require_count, require_positive
+from ..runs.experiment import different_names, open_store, policy_settings, remembering
 from ..runs.result import ARRIVAL, ORACLE, TRACE, Kept, Result, Rows, Summed, Window, check_window, trace_columns
 from ..runs.runner import Halted, Interrupted, Progress, default_workers, replicate
 from ..runs.statistics import Moments
-from ..runs.store import Columns, Store
+from ..runs.store import Columns
 from . import engine
 from .policies import make, oracle
 from .policy import Policy
-from .systems import Family, System, plain, require_choice, require_count, require_positive
+from .systems import (
+    Family,
+    System,
+)
 
 #: Names that columns of the rows have themselves.
 _RESERVED = ("run", "round", ARRIVAL)
-_PACKAGE = __name__.split(".")[0]
 
 
 def simulate(
@@ -117,21 +120,13 @@ def simulate(
         "rounds": rounds,
         "seed": seed,
         "system": system.settings(),
-        "policies": [_settings(policy) for policy in listed],
-        "version": _version(),
+        "policies": [policy_settings(policy) for policy in listed],
+        "version": VERSION,
     }
-    store = None
-    if folder is not None:
-        store = Store(folder, settings)
-        began = store.settings.get("version")
-        if began != settings["version"]:
-            warnings.warn(
-                f"{store.folder} was begun by version {began}, this is {settings['version']}: its runs may differ",
-                stacklevel=2,
-            )
+    store = None if folder is None else open_store(folder, settings)
     collected = _Collected([policy.name for policy in listed if policy.name != ORACLE], rounds, runs, first_run, summed)
     numbers = range(first_run, first_run + runs)
-    play = game.play if store is None else _remembering(game, store)
+    play = game.play if store is None else remembering(game.play, store, game.rounds, game.columns)
 
     def result() -> Result | None:
         kept = collected.kept()
@@ -162,16 +157,7 @@ def _policies(policies: str | Policy | Sequence[str | Policy], trace: bool) -> l
     if isinstance(policies, str | Policy):
         policies = [policies]
     listed = [make(policy) for policy in policies]
-    if not listed:
-        raise ValueError("policies must name at least one policy")
-    names = [policy.name for policy in listed]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"policies: two are called {name!r}; give one of them another name with .named(...)")
-        if name in _RESERVED:
-            raise ValueError(
-                f"policies: a policy cannot be called {name!r}, the rows on disk have a column of that name"
-            )
+    names = different_names(listed, _RESERVED)
     reference = oracle()
     for policy in listed:
         if policy.name == ORACLE and (policy.rule, policy.options, policy.decide) != (
@@ -196,33 +182,6 @@ def _windows(windows: Sequence[Window] | None, keep: str, rounds: int) -> list[W
     if windows is None:
         return [(1, rounds), (3 * rounds // 4 + 1, rounds)]
     return [(1, rounds), *(check_window("windows", window, rounds) for window in windows)]
-
-
-def _settings(policy: Policy) -> dict[str, Any]:
-    """What identifies a policy, as JSON values. A rule from outside this package is also known by its code, so that runs
-    of two versions of it are never mixed in one folder."""
-    found: dict[str, Any] = {
-        "name": policy.name,
-        "rule": policy.rule,
-        "options": plain(policy.options),
-        "label": policy.label,
-    }
-    functions = [*policy.functions.values(), policy.configure, policy.start]
-    outside = [f for f in functions if _has_code(f) and str(f.__module__).split(".")[0] != _PACKAGE]
-    if outside:
-        found["code"] = _compile.fingerprint(*outside)
-    return found
-
-
-def _has_code(function: Callable[..., Any]) -> bool:
-    """Whether its code can be fingerprinted: a plain function, or one that numba compiled already."""
-    return isinstance(function, types.FunctionType) or hasattr(function, "py_func")
-
-
-def _version() -> str:
-    from .. import __version__
-
-    return __version__
 
 
 class _Game:
@@ -273,19 +232,6 @@ class _Game:
             if self.trace:
                 traces.update({f"{policy.name}.{key}": getattr(record, key) for key in TRACE})
         return columns | traces
-
-
-def _remembering(game: _Game, store: Store) -> Callable[[int], Columns]:
-    """Plays the run of any number, unless it is on disk; then it is read. What is played is on disk before it is counted."""
-
-    def play(run: int) -> Columns:
-        found = store.read(run, game.rounds, game.columns)
-        if found is None:
-            found = game.play(run)
-            store.write(run, found)
-        return found
-
-    return play
 
 
 class _Collected:

@@ -11,16 +11,16 @@ afterwards a job arrives with probability ``arrival_rate``, its context drawn fr
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from ..fields import plain, require_count, require_number, require_positive
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -501,52 +501,9 @@ def inverse_slope(z: float) -> float:
     return 2.0 + 2.0 * math.cosh(z) if abs(z) < 700.0 else math.inf
 
 
-def digest(*arrays: npt.NDArray[Any]) -> str:
-    """SHA-256 of the shapes and entries of arrays, the same on every machine."""
-    code = hashlib.sha256()
-    for array in arrays:
-        portable = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-        code.update(f"{portable.dtype.str}{portable.shape}".encode())
-        code.update(portable.tobytes())
-    return code.hexdigest()
-
-
-def plain(value: Any) -> Any:
-    """A JSON-able form of a law's argument: arrays by their digest, functions by their name."""
-    if isinstance(value, np.ndarray):
-        return {"sha256": digest(value)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if callable(value):
-        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        items = [plain(item) for item in value]
-        text = json.dumps(items)
-        # A long table typed as nested lists is identified like an array, not spelled out.
-        return items if len(text) <= 1000 else {"sha256": hashlib.sha256(text.encode()).hexdigest()}
-    return value
-
-
 def least_eigenvalue(matrix: Floats) -> float:
     """The least eigenvalue of a positive semidefinite matrix; rounding below zero is cut off."""
     return max(0.0, float(np.linalg.eigvalsh(matrix)[0]))
-
-
-def require_number(field: str, value: float) -> None:
-    """Refuse what is not a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{field} must be a number, not {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{field} must be finite, not {value!r}")
-
-
-def require_positive(field: str, value: float) -> None:
-    """Refuse what is not a finite number above zero."""
-    require_number(field, value)
-    if not value > 0:
-        raise ValueError(f"{field} must be positive, not {value!r}")
 
 
 def require_arrival_rate(value: float) -> None:
@@ -554,18 +511,6 @@ def require_arrival_rate(value: float) -> None:
     require_number("arrival_rate", value)
     if not 0 < value < 1:
         raise ValueError(f"arrival_rate must lie strictly between 0 and 1 (jobs per round), not {value!r}")
-
-
-def require_count(field: str, value: int, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{field} must be a whole number of at least {least}, not {value!r}")
-
-
-def require_choice(field: str, value: str, allowed: Sequence[str]) -> None:
-    """Refuse what is not one of the allowed words."""
-    if value not in allowed:
-        raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
 def _norm_text(theta: Floats | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...fields import plain, require_count, require_positive
 from ..systems import (
     ROUNDING,
     Constants,
@@ -18,9 +19,6 @@ from ..systems import (
     Quantity,
     System,
     least_eigenvalue,
-    plain,
-    require_count,
-    require_positive,
 )
 from .table import numbers, parameter_vector, probabilities_at, probability_table
 

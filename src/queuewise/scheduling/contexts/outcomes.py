@@ -7,14 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...fields import digest, require_choice, require_number, require_positive
 from ..systems import (
     Floats,
     Ints,
     System,
-    digest,
-    require_choice,
-    require_number,
-    require_positive,
 )
 from .table import (
     FiniteLaw,

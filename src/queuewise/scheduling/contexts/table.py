@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...fields import digest, require_positive
 from ..systems import (
     ROUNDING,
     Constants,
@@ -15,11 +16,9 @@ from ..systems import (
     Floats,
     Quantity,
     System,
-    digest,
     least_eigenvalue,
     logistic,
     logit,
-    require_positive,
 )
 
 

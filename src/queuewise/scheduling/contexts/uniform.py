@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...fields import require_count, require_positive
 from ..systems import (
     Floats,
     System,
     inverse_slope,
     logit,
     require_arrival_rate,
-    require_count,
-    require_positive,
 )
 from .table import FiniteLaw, probabilities_at
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ...fields import require_count, require_number, require_positive
 from ..systems import (
     Constants,
     Contexts,
@@ -17,9 +18,6 @@ from ..systems import (
     least_eigenvalue,
     logit,
     require_arrival_rate,
-    require_count,
-    require_number,
-    require_positive,
 )
 
 #: The low intervals that the paper states, by the probability q of a slow job.

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..policy import Policy, nearest
+from ...fields import nearest
+from ..policy import (
+    Policy,
+)
 from .acqb import acqb
 from .cqb_epsilon import cqb_epsilon
 from .cqb_eta_2 import cqb_eta_2

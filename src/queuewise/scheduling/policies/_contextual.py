@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._random import Stream, below
+from ...fields import number
 from .. import logistic
 from ..confidence import FIXED, FORMULAS, Radius, follow_design, optimism, radius_at
 from ..logistic import Logistic, Settings
@@ -33,36 +34,6 @@ COMMON: dict[str, Any] = {
     "delta": None,
     "tolerance": 1e-8,
 }
-
-
-def choice(options: Mapping[str, Any], key: str, allowed: Mapping[str, int]) -> int:
-    """The code of a named option; a sentence that lists the names otherwise."""
-    value = options[key]
-    if value not in allowed:
-        raise ValueError(f"{key}: must be one of {sorted(allowed)}, not {value!r}")
-    return allowed[value]
-
-
-def number(options: Mapping[str, Any], key: str, low: float, high: float = math.inf, strict: bool = True) -> float:
-    """The option as a float in (low, high], or [low, high] when not strict; a sentence that names it otherwise."""
-    value = options[key]
-    converted = math.nan
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        converted = float(value)
-    inside = (converted > low if strict else converted >= low) and converted <= high and math.isfinite(converted)
-    if not inside:
-        limits = f"above {low:g}" if strict else f"at least {low:g}"
-        limits += "" if math.isinf(high) else f" and at most {high:g}"
-        raise ValueError(f"{key}: must be a number {limits}, not {value!r}")
-    return converted
-
-
-def whole(options: Mapping[str, Any], key: str, low: int) -> int:
-    """The option as an integer ≥ low; a sentence that names it otherwise."""
-    value = options[key]
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise ValueError(f"{key}: must be a whole number of at least {low}, not {value!r}")
-    return int(value)
 
 
 def share_of_rounds(options: Mapping[str, Any], key: str, rounds: int) -> int:

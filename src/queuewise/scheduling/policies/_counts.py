@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream, below, uniform
+from ...fields import choice, number
 from ..policy import EXPLOIT, RANDOM, TIE, TIES, Shape, Ticket, Waiting
-from ._contextual import choice, number
 
 
 class Params(NamedTuple):

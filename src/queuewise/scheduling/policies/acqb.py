@@ -15,11 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream, below, normal, uniform
+from ...fields import choice, number, whole
 from .. import logistic
 from ..confidence import Radius, radius_at, scores
 from ..logistic import Logistic, Settings, cholesky, solve_upper
 from ..policy import EXPLOIT, EXPLORE, RANDOM, TIE, TIES, NoColumns, Policy, Shape, Ticket, Waiting
-from ._contextual import COMMON, choice, estimation, explain_optimism, learn, next_allowed, number, whole
+from ._contextual import (
+    COMMON,
+    estimation,
+    explain_optimism,
+    learn,
+    next_allowed,
+)
 
 
 class Params(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream, uniform
+from ...fields import choice, number
 from .. import logistic
 from ..confidence import Radius
 from ..logistic import Logistic, Settings
@@ -20,11 +21,9 @@ from ..policy import EXPLORE, TIES, Policy, Shape, Waiting
 from ._contextual import (
     COMMON,
     Columns,
-    choice,
     estimation,
     most_optimistic,
     next_allowed,
-    number,
     random_allowed,
     share_of_rounds,
 )

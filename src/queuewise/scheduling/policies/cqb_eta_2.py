@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._random import Stream, uniform
+from ...fields import choice, number
 from ..confidence import Radius
 from ..logistic import Settings
 from ..policy import EXPLORE, TIES, Policy, Shape, Waiting
 from ._contextual import (
     COMMON,
     Columns,
-    choice,
     estimation,
     most_optimistic,
-    number,
     random_allowed,
     share_of_rounds,
 )

@@ -9,11 +9,20 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._random import Stream
+from ...fields import choice
 from .. import logistic
 from ..confidence import Radius
 from ..logistic import Logistic, Settings
 from ..policy import TIES, Policy, Shape, Ticket, Waiting
-from ._contextual import COMMON, Columns, choice, estimation, explain_optimism, learn, most_optimistic, newcomer
+from ._contextual import (
+    COMMON,
+    Columns,
+    estimation,
+    explain_optimism,
+    learn,
+    most_optimistic,
+    newcomer,
+)
 
 
 class Params(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._random import Stream, below
+from ...fields import choice
 from ..policy import EXPLOIT, RANDOM, TIES, Policy, Shape, Waiting
-from ._contextual import choice
 
 
 class Params(NamedTuple):

@@ -16,13 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream, uniform
+from ...fields import number
 from ...growing import copied
 from .. import intervals, logistic
 from ..confidence import Radius, radius_at
 from ..intervals import Log, width_key
 from ..logistic import Logistic, Settings
 from ..policy import EXPLOIT, TIE, PerJob, PerServer, Policy, Shape, Ticket, Waiting
-from ._contextual import COMMON, estimation, learn, number
+from ._contextual import (
+    COMMON,
+    estimation,
+    learn,
+)
 
 
 class Columns(NamedTuple):

@@ -1,0 +1,107 @@
+"""What users hand in, checked: one clear sentence that names the field and what is allowed; and its form in JSON."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def require_number(field: str, value: float) -> None:
+    """Refuse what is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ValueError(f"{field} must be a number, not {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{field} must be finite, not {value!r}")
+
+
+def require_positive(field: str, value: float) -> None:
+    """Refuse what is not a finite number above zero."""
+    require_number(field, value)
+    if not value > 0:
+        raise ValueError(f"{field} must be positive, not {value!r}")
+
+
+def require_count(field: str, value: int, least: int = 1) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{field} must be a whole number of at least {least}, not {value!r}")
+
+
+def require_choice(field: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse what is not one of the allowed words."""
+    if value not in allowed:
+        raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+
+
+def number(options: Mapping[str, Any], key: str, low: float, high: float = math.inf, strict: bool = True) -> float:
+    """The option as a float in (low, high], or [low, high] when not strict; a sentence that names it otherwise."""
+    value = options[key]
+    converted = math.nan
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        converted = float(value)
+    inside = (converted > low if strict else converted >= low) and converted <= high and math.isfinite(converted)
+    if not inside:
+        limits = f"above {low:g}" if strict else f"at least {low:g}"
+        limits += "" if math.isinf(high) else f" and at most {high:g}"
+        raise ValueError(f"{key}: must be a number {limits}, not {value!r}")
+    return converted
+
+
+def whole(options: Mapping[str, Any], key: str, low: int) -> int:
+    """The option as an integer ≥ low; a sentence that names it otherwise."""
+    value = options[key]
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise ValueError(f"{key}: must be a whole number of at least {low}, not {value!r}")
+    return int(value)
+
+
+def choice(options: Mapping[str, Any], key: str, allowed: Mapping[str, int]) -> int:
+    """The code of a named option; a sentence that lists the names otherwise."""
+    value = options[key]
+    if value not in allowed:
+        raise ValueError(f"{key}: must be one of {sorted(allowed)}, not {value!r}")
+    return allowed[value]
+
+
+def nearest(word: str, known: Any) -> str:
+    """A hint for a mistyped name: ``; did you mean 'wise'?`` or the list of what there is."""
+    known = sorted(known)
+    if not known:
+        return "; it has none"
+    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+def plain(value: Any) -> Any:
+    """A JSON-able form of a law's argument: arrays by their digest, functions by their name."""
+    if isinstance(value, np.ndarray):
+        return {"sha256": digest(value)}
+    if isinstance(value, np.generic):
+        return value.item()
+    if callable(value):
+        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        items = [plain(item) for item in value]
+        text = json.dumps(items)
+        # A long table typed as nested lists is identified like an array, not spelled out.
+        return items if len(text) <= 1000 else {"sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return value
+
+
+def digest(*arrays: npt.NDArray[Any]) -> str:
+    """SHA-256 of the shapes and entries of arrays, the same on every machine."""
+    code = hashlib.sha256()
+    for array in arrays:
+        portable = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+        code.update(f"{portable.dtype.str}{portable.shape}".encode())
+        code.update(portable.tobytes())
+    return code.hexdigest()

@@ -1,0 +1,74 @@
+"""What a policy of either wing is before anything else: a named rule with its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from .fields import nearest
+from .growing import grow
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule with its options; each wing's ``Policy`` adds its functions.
+
+    Parameters
+    ----------
+    rule : the rule's name; also the key in results unless `name` is given.
+    decide : its one required function.
+    options : the factory's arguments, kept for labels, settings on disk and `configure`.
+    defaults : the rule's options with their default values; no others are accepted.
+    name : key in results; the policy's random stream is keyed by it, so two variants of a rule need two names.
+    clairvoyant : whether it is shown the truth.
+    explain : optional function that says in a dict what a decision rests on.
+    """
+
+    #: The functions that an engine calls, by name.
+    CALLED: ClassVar[tuple[str, ...]] = ("decide",)
+
+    rule: str
+    decide: Callable[..., Any]
+    options: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    defaults: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    clairvoyant: bool = field(default=False, kw_only=True)
+    explain: Callable[..., Any] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.rule or not isinstance(self.rule, str):
+            raise ValueError(f"rule: a policy needs a non-empty name, not {self.rule!r}")
+        if not callable(self.decide):
+            raise ValueError(f"decide: the policy {self.rule!r} needs a function, not {self.decide!r}")
+        unknown = [key for key in self.options if key not in self.defaults]
+        if unknown:
+            raise ValueError(f"{unknown[0]}: no such parameter of {self.rule!r}{nearest(unknown[0], self.defaults)}")
+        object.__setattr__(self, "options", {**self.defaults, **self.options})
+        if not self.name:
+            object.__setattr__(self, "name", self.rule)
+
+    def named(self, name: str) -> Self:
+        """The same policy under another key of the results (and with that key's random stream)."""
+        if not name or not isinstance(name, str):
+            raise ValueError(f"name: a policy needs a non-empty name, not {name!r}")
+        return replace(self, name=name)
+
+    @property
+    def label(self) -> str:
+        """The name with the options that differ from the defaults, for legends: ``acqb(samples=3)``."""
+        changed = {key: value for key, value in self.options.items() if value is not self.defaults[key]}
+        given = ", ".join(
+            f"{key}={value!r}" for key, value in changed.items() if repr(value) != repr(self.defaults[key])
+        )
+        base = self.rule if self.name == self.rule else f"{self.name}: {self.rule}"
+        return f"{base}({given})" if given else base
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The functions that an engine calls, by name."""
+        return {name: getattr(self, name) for name in self.CALLED}
+
+    def grow_state(self, state: Any, attempts: int) -> Any:
+        """The same state with room for so many attempts assigned since the start, answered or not."""
+        return grow(state, attempts)
