@@ -35,6 +35,13 @@ F = TypeVar("F", bound=Function)
 #: Modules that compilation does not freeze beyond their version, or that never change under us.
 _EXTERNAL = ("numpy", "math", "numba", "llvmlite", "scipy", "builtins")
 
+#: How functions under a lean program are compiled: inlined into their callers, and without counting references to arrays.
+#: Where every array is handed in by Python and none is made or kept, counting them changes nothing, yet in a loop that
+#: passes named tuples of arrays from function to function it takes nine tenths of the time. A function that makes an array
+#: does not compile like this; the caller then compiles the program as usual. Mark what is rarely called, and long, with
+#: ``options(inline="never")``: inlining it costs compile time and gains nothing.
+LEAN: dict[str, Any] = {"_nrt": False, "inline": "always"}
+
 _compiled: dict[str, Any] = {}
 _programs: dict[tuple[Any, ...], Any] = {}
 _in_progress: list[int] = []
@@ -222,26 +229,37 @@ def _put(replaced: dict[str, Any], module: types.ModuleType, name: str, path: li
         _put(copy.__dict__, getattr(module, path[0]), path[0], path[1:], compiled)
 
 
-def jit(function: Function, bindings: Mapping[str, Function] | None = None, cache_file: str | None = None) -> Any:
+def jit(
+    function: Function,
+    bindings: Mapping[str, Function] | None = None,
+    cache_file: str | None = None,
+    *,
+    lean: bool = False,
+    entry: bool = False,
+) -> Any:
     """Compile a plain function and, under it, every plain function that it calls by a global name.
 
     `bindings` replaces globals of `function` itself (an engine's placeholders by one policy's functions).
-    Already compiled functions are taken as they are. The result is kept for the life of the process.
+    Already compiled functions are taken as they are. The result is kept for the life of the process. `lean` : see :data:`LEAN`;
+    the `entry` itself is not inlined into anything.
     """
     if hasattr(function, "py_func"):
         return function
     assert isinstance(function, types.FunctionType)
     bindings = bindings or {}
-    key = fingerprint(function, *bindings.values())
+    key = fingerprint(function, *bindings.values()) + ("_lean" if lean else "") + ("_entry" if lean and entry else "")
     if key in _compiled:
         return _compiled[key]
     _in_progress.append(id(function))
     try:
-        replaced = _compiled_callees(function, bindings)
+        replaced = _compiled_callees(function, bindings, lean)
     finally:
         _in_progress.pop()
-    clone = _with_globals(function, replaced, f"{function.__name__}_{key[:10]}", cache_file)
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", **getattr(function, "__numba_options__", {})}
+    clone = _with_globals(function, replaced, f"{function.__name__}_{key[:10]}{key[24:]}", cache_file)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    if lean:
+        settings |= {"_nrt": False} if entry else LEAN
+    settings |= getattr(function, "__numba_options__", {})
     compiled = numba.njit(cache=cache_file is not None, **settings)(clone)
     for name, value in _referenced(function).items():
         if value is function:
@@ -250,9 +268,9 @@ def jit(function: Function, bindings: Mapping[str, Function] | None = None, cach
     return compiled
 
 
-def _compiled_callees(function: types.FunctionType, bindings: Mapping[str, Function]) -> dict[str, Any]:
+def _compiled_callees(function: types.FunctionType, bindings: Mapping[str, Function], lean: bool) -> dict[str, Any]:
     """The globals of a function that compiling it replaces: every plain function that it calls, and the bindings."""
-    replaced: dict[str, Any] = {name: jit(bound) for name, bound in bindings.items()}
+    replaced: dict[str, Any] = {name: jit(bound, lean=lean) for name, bound in bindings.items()}
     for name, value in _referenced(function).items():
         first, *path = name.split(".")
         if first in bindings or not _is_compiled_by_us(value):
@@ -260,9 +278,9 @@ def _compiled_callees(function: types.FunctionType, bindings: Mapping[str, Funct
         if value is function or id(value) in _in_progress:
             continue  # a function that calls itself is put in by the caller; mutual recursion is for numba to refuse
         if not path:
-            replaced[name] = jit(value)
+            replaced[name] = jit(value, lean=lean)
         else:
-            _put(replaced, function.__globals__[first], first, path, jit(value))
+            _put(replaced, function.__globals__[first], first, path, jit(value, lean=lean))
     return replaced
 
 
@@ -272,16 +290,16 @@ def interpreted(function: Function, bindings: Mapping[str, Function]) -> Functio
     return _with_globals(function, dict(bindings))
 
 
-def program(entry: Function, bindings: Mapping[str, Function]) -> Any:
+def program(entry: Function, bindings: Mapping[str, Function], *, lean: bool = False) -> Any:
     """Compile `entry` with `bindings` and keep the machine code on disk, under a name that no edit can outlive.
 
     In a process, functions of this package are known by identity, a user's by their fingerprint: a notebook's cell can
-    redefine a constant or a helper under a rule that stays the same object.
+    redefine a constant or a helper under a rule that stays the same object. `lean` : see :data:`LEAN`.
     """
     known = (bound if _is_plain_library(bound) else fingerprint(bound) for bound in bindings.values())
-    same = (entry, *bindings, *known)
+    same = (entry, lean, *bindings, *known)
     if same not in _programs:
-        _programs[same] = _program(entry, bindings)
+        _programs[same] = _program(entry, bindings, lean)
     return _programs[same]
 
 
@@ -289,8 +307,8 @@ def _is_plain_library(function: Function) -> bool:
     return isinstance(function, types.FunctionType) and _is_ours(function)
 
 
-def _program(entry: Function, bindings: Mapping[str, Function]) -> Any:
-    key = fingerprint(entry, *bindings.values())
+def _program(entry: Function, bindings: Mapping[str, Function], lean: bool) -> Any:
+    key = fingerprint(entry, *bindings.values()) + ("_lean" if lean else "")
     cacheable = all(_importable(bound) for bound in bindings.values())
     stub: Path | None = None
     if cacheable:
@@ -304,7 +322,7 @@ def _program(entry: Function, bindings: Mapping[str, Function]) -> Any:
             os.replace(temporary, stub)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", numba.NumbaPerformanceWarning)
-        return jit(entry, bindings, None if stub is None else str(stub))
+        return jit(entry, bindings, None if stub is None else str(stub), lean=lean, entry=True)
 
 
 def _importable(function: Function) -> bool:

@@ -20,9 +20,9 @@ def _sequence(seed: int, run: int, purpose: int, *words: int) -> np.random.SeedS
     return np.random.SeedSequence(entropy=seed, spawn_key=(run, purpose, *words))
 
 
-def generator(seed: int, run: int, purpose: int) -> np.random.Generator:
-    """NumPy generator of one run and one purpose (``ARRIVALS``, ``CONTEXTS``, ``SERVICE``)."""
-    return np.random.default_rng(_sequence(seed, run, purpose))
+def generator(seed: int, run: int, purpose: int, *words: int) -> np.random.Generator:
+    """NumPy generator of one run and one purpose (``ARRIVALS``, ``CONTEXTS``, ``SERVICE``), further told apart by `words`."""
+    return np.random.default_rng(_sequence(seed, run, purpose, *words))
 
 
 def instance_seed(seed: int, run: int) -> int:

@@ -1,0 +1,94 @@
+"""Greedy: Shortest Expected Delay with rates estimated so far, updated after every completion, no exploration (LASED, section 7.2).
+
+The initial rate of a server stands until its first completion, so a server believed slow may never be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..._random import Stream
+from ..estimation import Observed, count, mean_rate, nothing_observed
+from ..policy import EXPLOIT, Outcome, Policy, Seen, Shape, Ticket
+from ..systems import Rate
+from ._delay import Delays, Floats, changed, initial_rates, new_delays, shortest, ties_of
+
+
+class Params(NamedTuple):
+    """Initial rates float64[n], and the tie rule."""
+
+    initial: Floats
+    ties: int
+
+
+class State(NamedTuple):
+    """What was observed, and the delays that follow from it."""
+
+    observed: Observed
+    delays: Delays
+
+
+def configure(options: Any, shape: Shape) -> Params:
+    """Check the options."""
+    return Params(initial_rates(options, shape), ties_of(options))
+
+
+def start(params: Params, shape: Shape, stream: Stream) -> State:
+    """The initial rates."""
+    return State(nothing_observed(shape.servers), new_delays(params.initial * shape.slots, shape.slots, params.ties))
+
+
+def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
+    """The shortest delay by the estimates."""
+    return shortest(state.delays, seen, params.ties, stream), EXPLOIT
+
+
+def assigned(params: Params, state: State, seen: Seen, ticket: Ticket) -> None:
+    """One queue is longer."""
+    changed(state.delays, seen, params.ties, ticket.server)
+
+
+def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: Outcome) -> None:
+    """μ̂_i = N_i/S_i at once."""
+    i = ticket.server
+    count(state.observed, i, outcome)
+    state.delays.weights[i] = seen.slots[i] * mean_rate(state.observed, params.initial, i)
+    changed(state.delays, seen, params.ties, i)
+
+
+def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
+    """μ̂."""
+    for i in range(rates.shape[0]):
+        rates[i] = mean_rate(state.observed, params.initial, i)
+    return 0, True
+
+
+def explain(params: Params, state: State, seen: Seen) -> dict[str, Any]:
+    """Completions, busy time and rates of every server."""
+    return {
+        "completions": state.observed.completions.tolist(),
+        "busy_time": state.observed.busy.tolist(),
+        "rate": [mean_rate(state.observed, params.initial, i) for i in range(len(seen.queue))],
+    }
+
+
+def greedy(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
+    """Shortest Expected Delay with rates learned from every completion, without exploration.
+
+    initial_rates : one per server; None (default) for all 1.
+    ties : "lowest" (default), "highest", "fastest" or "random".
+    """
+    return Policy(
+        "greedy",
+        decide,
+        assigned=assigned,
+        observe=observe,
+        estimates=estimates,
+        configure=configure,
+        start=start,
+        options={"initial_rates": initial_rates, **options},
+        defaults={"initial_rates": None, "ties": "lowest"},
+        name=name,
+        explain=explain,
+    )
