@@ -50,7 +50,7 @@ def shortest_delay(queue: Ints, slots: Ints, weights: Floats, ties: int, stream:
 def is_shortest(queue: Ints, slots: Ints, weights: Floats, server: int) -> bool:
     """Whether no server is better than this one: membership in the oracle's set of optimal servers (LASED, section 2.2)."""
     x_here, w_here = level(queue, slots, server), weights[server]
-    for i in range(queue.shape[0]):
+    for i in range(queue.shape[0]):  # noqa: SIM110 - numba compiles no generator
         if level(queue, slots, i) * w_here < x_here * weights[i]:
             return False
     return True
@@ -121,7 +121,7 @@ def law_of(queue: Ints, slots: Ints, weights: Floats, ties: int) -> Floats:
         best = np.where(x[:, i] * weights[best] < x[rows, best] * weights[i], i, best)
     tied = x * weights[best][:, None] == x[rows, best][:, None] * weights[None, :]
     if ties == RANDOM:
-        return tied / tied.sum(axis=1, keepdims=True)
+        return np.asarray(tied / tied.sum(axis=1, keepdims=True))
     if ties == LOWEST:
         chosen = tied.argmax(axis=1)
     elif ties == HIGHEST:

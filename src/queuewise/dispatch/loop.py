@@ -51,8 +51,8 @@ class Truth(NamedTuple):
     """The servers as they are.
 
     slots : int64[n] · rates : float64[pieces, n] · weights : float64[pieces, n], c_i μ_i up to a factor · changes :
-    float64[pieces], when each piece begins · hidden : float64[n], NaN · gaps : float64[m], u_{r*}(m) of two servers (LASED (3)),
-    empty where decisions are not split by cause · ratio : r* · depth : c₁ of m(k) = ⌊c₁ ln k⌋
+    float64[pieces], when each piece begins · hidden : float64[n], NaN · gaps : float64[m], u_{r*}(m) of two servers (LASED
+    (3)), empty where decisions are not split by cause · ratio : r* · depth : c₁ of m(k) = ⌊c₁ ln k⌋
     """
 
     slots: Ints
@@ -180,7 +180,7 @@ def _finish(truth: Truth, server: int, start: float, size: float, piece: int) ->
         size -= done
         start = truth.changes[piece + 1]
         piece += 1
-    return start + size / truth.rates[piece, server]
+    return float(start + size / truth.rates[piece, server])
 
 
 @options(inline="never")

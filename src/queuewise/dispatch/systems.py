@@ -7,6 +7,7 @@ works. Every server serves its own queue in order of arrival, with one job in ea
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ def schedule(times: Sequence[float], rates: Sequence[Sequence[Rate]]) -> Schedul
     ValueError : lists of different lengths, times out of order, rates that are not positive.
     """
     found = tuple(float(time) for time in times)
-    if not found or found[0] != 0.0 or not all(a < b < math.inf for a, b in zip(found, found[1:], strict=False)):
+    if not found or found[0] != 0.0 or not all(a < b < math.inf for a, b in itertools.pairwise(found)):
         raise ValueError("times must increase, be finite and begin with 0")
     if len(rates) != len(found):
         raise ValueError(f"rates must have one row per time, {len(found)}, not {len(rates)}")

@@ -19,12 +19,12 @@ Ints = NDArray[np.int64]
 
 
 class Delays(NamedTuple):
-    """What a choice needs: weights w : float64[n], slots c : int64[n] as the rule counts them, the index (empty for few
+    """What a choice needs: weights w : float64[n], slots c : int64[n] as the rule counts them, the index as a tree (empty for few
     servers), and how often the true rates had changed when the weights were taken: int64[1]."""
 
     weights: Floats
     slots: Ints
-    index: Ints
+    tree: Ints
     changes: Ints
 
 
@@ -44,25 +44,25 @@ def new_delays(weights: Floats, slots: Ints, ties: int) -> Delays:
         new_index(len(weights), ties),
         np.zeros(1, np.int64),
     )
-    if len(found.index):
-        build_index(found.index, np.zeros(len(weights), np.int64), found.slots, found.weights, ties)
+    if len(found.tree):
+        build_index(found.tree, np.zeros(len(weights), np.int64), found.slots, found.weights, ties)
     return found
 
 
 def shortest(delays: Delays, seen: Seen, ties: int, stream: Stream) -> int:
     """The server of shortest delay."""
-    return best_server(delays.index, seen.queue, delays.slots, delays.weights, ties, stream)
+    return best_server(delays.tree, seen.queue, delays.slots, delays.weights, ties, stream)
 
 
 def changed(delays: Delays, seen: Seen, ties: int, server: int) -> None:
     """A server's queue or weight has changed."""
-    update_index(delays.index, seen.queue, delays.slots, delays.weights, ties, server)
+    update_index(delays.tree, seen.queue, delays.slots, delays.weights, ties, server)
 
 
 def all_changed(delays: Delays, seen: Seen, ties: int) -> None:
     """Many weights have changed."""
-    if delays.index.shape[0] > 0:
-        build_index(delays.index, seen.queue, delays.slots, delays.weights, ties)
+    if delays.tree.shape[0] > 0:
+        build_index(delays.tree, seen.queue, delays.slots, delays.weights, ties)
 
 
 # --- rules whose weights stay as they are -----------------------------------------------------------------------------

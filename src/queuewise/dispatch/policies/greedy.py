@@ -1,4 +1,5 @@
-"""Greedy: Shortest Expected Delay with rates estimated so far, updated after every completion, no exploration (LASED, section 7.2).
+"""Greedy: Shortest Expected Delay with the rates estimated so far, updated after every completion, without exploration
+(LASED, section 7.2).
 
 The initial rate of a server stands until its first completion, so a server believed slow may never be tried.
 """

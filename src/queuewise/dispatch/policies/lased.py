@@ -143,7 +143,7 @@ def _begin_episode(params: Params, state: State, slots: Ints) -> None:
         for i in range(n):
             missing = params.quota
             if params.quota == 0:
-                missing = max(1, int(math.ceil(alpha - learned.completions[i])))
+                missing = max(1, math.ceil(alpha - learned.completions[i]))
             state.owed[i] = missing
             state.at[1] += missing
         state.at[2] = n - 1

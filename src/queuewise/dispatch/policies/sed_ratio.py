@@ -1,4 +1,6 @@
-"""SED(r) for two servers: server 1 iff r(q₁ + 1) ≤ q₂ + 1 (LASED, section 2.2). r = μ₂/μ₁ is SED, r = 1 joins the shortest queue."""
+"""SED(r) for two servers: server 1 iff r(q₁ + 1) ≤ q₂ + 1 (LASED, section 2.2). r = μ₂/μ₁ is SED, r = 1 joins the shorter
+queue.
+"""
 
 from __future__ import annotations
 
