@@ -51,5 +51,5 @@ def ratio_gap(ratio: Fraction | int | str, m: int) -> float:
 
 
 def safe_queue(episode: int, depth: float) -> int:
-    """m(k) = ⌊c₁ ln k⌋, the queue length up to which episode k should agree with the oracle; c₁ = depth (LASED, section 3.3)."""
+    """m(k) = ⌊c₁ ln k⌋, the queue length up to which episode k should agree with SED; c₁ = depth (LASED, section 3.3)."""
     return math.floor(depth * math.log(episode))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .. import _compile
-from ..fields import plain
+from ..fields import plain, require_count
 from ..rule import Rule
+from .runner import Interrupted, Progress, default_workers, replicate
 from .store import Columns, Store
 
 _PACKAGE = __name__.split(".")[0]
@@ -41,6 +43,7 @@ def policy_settings(policy: Rule) -> dict[str, Any]:
         "label": policy.label,
     }
     functions = [*policy.functions.values(), *(getattr(policy, name) for name in ("configure", "start"))]
+    functions += [option for option in policy.options.values() if callable(option)]
     outside = [f for f in functions if _has_code(f) and str(f.__module__).split(".")[0] != _PACKAGE]
     if outside:
         found["code"] = _compile.fingerprint(*outside)
@@ -64,16 +67,67 @@ def open_store(folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> S
     return store
 
 
-def remembering(
-    play: Callable[[int], Columns], store: Store, rows: int, names: Sequence[str]
-) -> Callable[[int], Columns]:
-    """Plays the run of any number, unless it is on disk; then it is read. What is played is on disk before it is counted."""
+class Collected(Protocol):
+    """The runs so far."""
 
-    def played(run: int) -> Columns:
+    @property
+    def done(self) -> int: ...
+
+    def add(self, run: int, columns: Columns) -> None: ...
+
+
+def conduct(
+    play: Callable[[int], Columns],
+    numbers: range,
+    *,
+    store: Store | None,
+    rows: int,
+    names: Sequence[str],
+    collected: Collected,
+    result: Callable[[], Any],
+    warm_up: Callable[[], object],
+    workers: int,
+    progress: Progress,
+    halt: threading.Event,
+    stop: Callable[[int], bool] | None = None,
+) -> Any:
+    """Play the runs of these numbers, read those that are on disk, and return ``result()``.
+
+    What is played is on disk before it is counted. `rows` and `names` : rows and columns of a whole run · `warm_up` :
+    compiles what is to be played, here and not by several threads at a time. Raises Interrupted on Ctrl-C, with the result
+    of the runs that were done.
+    """
+
+    def remembered(run: int) -> Columns:
+        assert store is not None
         found = store.read(run, rows, names)
         if found is None:
             found = play(run)
             store.write(run, found)
         return found
 
-    return played
+    try:
+        if store is None or not set(numbers) <= set(store.runs()):
+            warm_up()
+        replicate(
+            play if store is None else remembered,
+            numbers,
+            workers=workers,
+            on_done=collected.add,
+            progress=progress,
+            stop=stop,
+            halt=halt,
+        )
+    except KeyboardInterrupt as interrupt:
+        where = f"; they are in {store.folder}, and the same call continues from there" if store is not None else ""
+        found = result() if collected.done else None
+        raise Interrupted(collected.done, len(numbers), where, found) from interrupt
+    return result()
+
+
+def checked_workers(workers: int | None) -> int:
+    """The threads to use: as many as asked for, else one per core."""
+    if workers is None:
+        return default_workers()
+    require_count("workers", workers)
+    return int(workers)

@@ -12,9 +12,9 @@ import numpy as np
 from .. import streams
 from .._version import VERSION
 from ..fields import require_choice, require_count, require_positive
-from ..runs.experiment import different_names, open_store, policy_settings, remembering
+from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
 from ..runs.result import ARRIVAL, ORACLE, TRACE, Kept, Result, Rows, Summed, Window, check_window, trace_columns
-from ..runs.runner import Halted, Interrupted, Progress, default_workers, replicate
+from ..runs.runner import Halted, Progress
 from ..runs.statistics import Moments
 from ..runs.store import Columns
 from . import engine
@@ -98,9 +98,7 @@ def simulate(
         ("first_run", first_run, 0),
     ):
         require_count(field, value, least)
-    if workers is None:
-        workers = default_workers()
-    require_count("workers", workers)
+    workers = checked_workers(workers)
     require_choice("keep", keep, ("runs", "moments"))
     if half_width is not None:
         require_positive("half_width", half_width)
@@ -125,30 +123,25 @@ def simulate(
     }
     store = None if folder is None else open_store(folder, settings)
     collected = _Collected([policy.name for policy in listed if policy.name != ORACLE], rounds, runs, first_run, summed)
-    numbers = range(first_run, first_run + runs)
-    play = game.play if store is None else remembering(game.play, store, game.rounds, game.columns)
 
     def result() -> Result | None:
         kept = collected.kept()
         return None if kept is None else Result(settings, kept, first_run)
 
-    try:
-        if store is None or not set(numbers) <= set(store.runs()):
-            game.warm_up(first_run)
-        replicate(
-            play,
-            numbers,
-            workers=workers,
-            on_done=collected.add,
-            progress=progress,
-            stop=None if half_width is None else collected.narrower_than(half_width),
-            halt=game.halt,
-        )
-    except KeyboardInterrupt as interrupt:
-        where = f"; they are in {store.folder}, and the same call continues from there" if store is not None else ""
-        raise Interrupted(collected.done, runs, where, result()) from interrupt
-    found = result()
-    assert found is not None
+    found: Result = conduct(
+        game.play,
+        range(first_run, first_run + runs),
+        store=store,
+        rows=rounds,
+        names=game.columns,
+        collected=collected,
+        result=result,
+        warm_up=lambda: game.warm_up(first_run),
+        workers=workers,
+        progress=progress,
+        halt=game.halt,
+        stop=None if half_width is None else collected.narrower_than(half_width),
+    )
     return found
 
 

@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 
 class Delays(NamedTuple):
-    """What a choice needs: weights w : float64[n], slots c : int64[n] as the rule counts them, the index as a tree (empty for few
-    servers), and how often the true rates had changed when the weights were taken: int64[1]."""
+    """What a choice needs: weights w : float64[n], slots c : int64[n] as the rule counts them, the index as a tree (empty
+    for few servers), and how often the true rates had changed when the weights were taken: int64[1]."""
 
     weights: Floats
     slots: Ints
