@@ -5,6 +5,10 @@ import queuewise as qw
 system = qw.scheduling.wise_figure_law(q=0.15, slack=0.05, seed=0)
 result = qw.scheduling.simulate(system, policies=["wise", "cqb_opt"], rounds=2000, runs=20, seed=1)
 print(result.compare("wise", "cqb_opt"))
+
+system = qw.dispatch.System(arrival_rate=1.0, service_rates=[5, 10])
+result = qw.dispatch.simulate(system, policies=["lased", "greedy"], arrivals=100_000, runs=20, seed=1)
+print(result.compare("lased", "greedy"))
 """
 
 from __future__ import annotations
@@ -15,24 +19,31 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import scheduling
-    from .runs.result import Result, load
-    from .scheduling import check_policy
+    from . import dispatch, scheduling
+    from .checks import check_policy
+    from .loading import load
+    from .runs.result import Result
 
 #: Public name → where it is defined. Loaded when first used, so that ``import queuewise`` is quick.
 _HOMES = {
+    "dispatch": ("queuewise.dispatch", None),
     "scheduling": ("queuewise.scheduling", None),
-    "load": ("queuewise.runs.result", "load"),
+    "load": ("queuewise.loading", "load"),
     "Result": ("queuewise.runs.result", "Result"),
-    "check_policy": ("queuewise.scheduling.checks", "check_policy"),
+    "check_policy": ("queuewise.checks", "check_policy"),
 }
 
 
 def policies() -> dict[str, str]:
-    """Every registered policy by name, with the first line of what its file says about it."""
-    from .scheduling.policies import REGISTER
+    """Every registered policy of both wings, "dispatch.lased" for example, with a line about it."""
+    from .dispatch.policies import REGISTER as DISPATCH
+    from .scheduling.policies import REGISTER as SCHEDULING
 
-    return {name: (factory.__doc__ or "").strip().splitlines()[0] for name, factory in REGISTER.items()}
+    return {
+        f"{wing}.{name}": (factory.__doc__ or "").strip().splitlines()[0]
+        for wing, register in (("dispatch", DISPATCH), ("scheduling", SCHEDULING))
+        for name, factory in register.items()
+    }
 
 
 def __getattr__(name: str) -> Any:
@@ -47,4 +58,4 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 
 
-__all__ = ["Result", "__version__", "check_policy", "load", "policies", "scheduling"]
+__all__ = ["Result", "__version__", "check_policy", "dispatch", "load", "policies", "scheduling"]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from queuewise.runs.result import ARRIVAL, ORACLE, TRACE, Result, Rows, Summed, load, stack
+from queuewise.loading import load
+from queuewise.runs.result import ARRIVAL, ORACLE, TRACE, Result, Rows, Summed, stack
 from queuewise.runs.statistics import difference, interval, simultaneous_level
 from queuewise.runs.store import Columns
 

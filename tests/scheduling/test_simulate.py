@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from queuewise import streams
-from queuewise.runs.result import Result, load
+from queuewise.loading import load
+from queuewise.runs.result import Result
 from queuewise.runs.runner import Interrupted
 from queuewise.scheduling import engine, policies
 from queuewise.scheduling.contexts import uniform_law, wise_figure_law

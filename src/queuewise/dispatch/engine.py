@@ -33,10 +33,12 @@ LEAN, COMPILED, PLAIN = "lean", "compiled", "plain"
 UNCOMPILABLE: set[Callable[..., int]] = set()
 
 
-def shape_of(system: System, clairvoyant: bool) -> Shape:
-    """What a policy may know of a system before it starts."""
+def shape_of(system: System, clairvoyant: bool, seed: int = 0, run: int = 0) -> Shape:
+    """What a policy may know of a system before a run starts."""
     rates = system.rates[0].copy() if clairvoyant else np.full(system.servers, math.nan)
-    return Shape(system.servers, system.slot_counts.copy(), system.rate / float(system.service.mean), rates)
+    beliefs = system.beliefs(streams.generator(seed, run, streams.INSTANCE))
+    work = system.rate * float(system.service.mean)
+    return Shape(system.servers, system.slot_counts.copy(), work, rates, beliefs)
 
 
 def truth_of(system: System, depth: float = DEPTH) -> Truth:
@@ -130,7 +132,9 @@ class Player:
     ) -> None:
         n = system.servers
         self.policy, self.system = policy, system
-        self.params, self.state, self.stream = prepare(policy, shape_of(system, policy.clairvoyant), seed, run)
+        self.params, self.state, self.stream = prepare(
+            policy, shape_of(system, policy.clairvoyant, seed, run), seed, run
+        )
         self.stable = True
         self._truth = truth_of(system, depth)
         self._trace, self._listen = trace, listen

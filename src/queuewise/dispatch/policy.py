@@ -80,14 +80,15 @@ class Outcome(NamedTuple):
 class Shape(NamedTuple):
     """The public facts of a system that a policy may be configured with.
 
-    servers n · slots : int64[n] · arrival_rate λ (jobs per time, the long-run mean) · rates : float64[n], jobs per time that
-    one slot serves, NaN unless clairvoyant
+    servers n · slots : int64[n] · arrival_rate λ (work per time, the long-run mean) · rates : float64[n], work per time that
+    one slot does, NaN unless clairvoyant · initial_rates : float64[n], what is believed of the rates beforehand
     """
 
     servers: int
     slots: NDArray[np.int64]
     arrival_rate: float
     rates: NDArray[np.float64]
+    initial_rates: NDArray[np.float64]
 
 
 class NoParams(NamedTuple):
@@ -161,3 +162,11 @@ class Policy(Rule):
     configure: Callable[..., Any] = configure
     start: Callable[..., Any] = start
     law: Callable[..., Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """As for every rule, but always with its ties: rates in whole ratios tie often, and then they decide."""
+        if "ties" not in self.options or "ties=" in super().label:
+            return super().label
+        label, ties = super().label, f"ties={self.options['ties']!r}"
+        return f"{label[:-1]}, {ties})" if label.endswith(")") else f"{label}({ties})"

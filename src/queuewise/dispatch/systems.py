@@ -107,6 +107,8 @@ class System:
     arrivals : an arrival process of :mod:`queuewise.dispatch.arrivals`, a function ``gaps(rng, n)`` of mean one, or None
         for Poisson.
     service : a law of :mod:`queuewise.dispatch.service`, a function ``draw(rng, n)``, or None for exponential.
+    initial_rates : what learning rules believe of the rates beforehand, unless they are told otherwise; None for all 1.
+    initial_spread : in every run draw what they believe afresh, log-uniformly within this factor of the truth either way.
     allow_unstable : take a system with λE[S] ≥ Σ c_i μ_i, whose queues grow without end.
     most_in_system : jobs in the system at which a run ends with the verdict "unstable".
 
@@ -120,6 +122,8 @@ class System:
     slots: Sequence[int] | None = None
     arrivals: Any = None
     service: Any = None
+    initial_rates: Sequence[Rate] | None = None
+    initial_spread: float | None = None
     allow_unstable: bool = False
     most_in_system: int = MOST_IN_SYSTEM
     _exact: tuple[tuple[Fraction, ...], ...] = field(init=False, repr=False)
@@ -140,6 +144,14 @@ class System:
                 require_count("slots", count)
                 if count > MOST_SLOTS:
                     raise ValueError(f"slots must be at most {MOST_SLOTS} per server, not {count!r}")
+        if self.initial_rates is not None and len(self.initial_rates) != self.servers:
+            raise ValueError(f"initial_rates must have one rate per server, {self.servers}, not {self.initial_rates!r}")
+        for rate in self.initial_rates or ():
+            exact_rate("initial_rates", rate)
+        if self.initial_spread is not None:
+            require_positive("initial_spread", self.initial_spread)
+            if self.initial_spread < 1.0 or self.initial_rates is not None:
+                raise ValueError("initial_spread must be a factor of at least 1, without initial_rates")
         self._set("arrivals", self._arrival_process())
         self._set("service", self._service_law())
         if isinstance(self.arrivals, Recorded):
@@ -236,6 +248,14 @@ class System:
         """ρ = λE[S]/Σ c_i μ_i."""
         return self.rate * float(self.service.mean) / self.capacity
 
+    def beliefs(self, rng: np.random.Generator) -> Floats:
+        """The initial rates of one run: float64[n]."""
+        if self.initial_rates is not None:
+            return np.array([float(exact_rate("initial_rates", rate)) for rate in self.initial_rates])
+        if self.initial_spread is None:
+            return np.ones(self.servers)
+        return np.asarray(self.rates[0] * self.initial_spread ** rng.uniform(-1.0, 1.0, self.servers))
+
     def settings(self) -> dict[str, Any]:
         """What identifies the system, as JSON values."""
         found: dict[str, Any] = {
@@ -244,6 +264,8 @@ class System:
             "slots": self.slot_counts.tolist(),
             "arrivals": self.arrivals.settings(),
             "service": self.service.settings(),
+            "initial_rates": None if self.initial_rates is None else [str(rate) for rate in self.initial_rates],
+            "initial_spread": self.initial_spread,
             "most_in_system": self.most_in_system,
             "exact_ties": self.exact,
         }

@@ -30,6 +30,11 @@ def style(position: int) -> dict[str, Any]:
     return {"color": COLOURS[position % len(COLOURS)], "linestyle": STYLES[position % len(STYLES)]}
 
 
+def label_of(label: str, name: str) -> str:
+    """A label for a legend; the name alone where the label is too long."""
+    return label if len(label) <= _LABEL else name
+
+
 def curves(
     result: Result,
     policies: Sequence[str] | None = None,
@@ -92,8 +97,7 @@ def draw_curves(
     for name in result.policies if policies is None else policies:
         curve = result.regret(name, level).smooth(window)
         look = style(places.get(name, len(places)))
-        label = result.label(name)
-        label = label if len(label) <= _LABEL else name
+        label = label_of(result.label(name), name)
         axes.plot(curve.rounds[::step], curve.mean[::step], label=label, linewidth=1.6, **look)
         if band is not None and result.runs > 1:
             low, high = (curve.low, curve.high) if band == "interval" else curve.band()

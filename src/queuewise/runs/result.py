@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -184,7 +183,7 @@ class Summed:
         return summed
 
 
-class _ByName(dict[str, Any]):
+class ByName(dict[str, Any]):
     """A dictionary by policy that answers a wrong name with a sentence."""
 
     def __missing__(self, name: object) -> Any:
@@ -259,7 +258,7 @@ class Result:
     def queue_length(self) -> dict[str, NDArray[np.int32]]:
         """Policy → int32[run, round]: jobs waiting at the beginning of rounds 1..rounds."""
         rows = self._rows("queue_length")
-        return _ByName({name: rows.columns[name] for name in self.policies})
+        return ByName({name: rows.columns[name] for name in self.policies})
 
     @property
     def oracle_queue_length(self) -> NDArray[np.int32]:
@@ -270,7 +269,7 @@ class Result:
     def trace(self) -> dict[str, Trace]:
         """Policy → :class:`Trace`, also under "oracle". Needs ``simulate(..., trace=True)``."""
         columns = self._traced("trace")
-        return _ByName({name: Trace(*(columns[f"{name}.{key}"] for key in TRACE)) for name in self._names()})
+        return ByName({name: Trace(*(columns[f"{name}.{key}"] for key in TRACE)) for name in self._names()})
 
     @property
     def sojourn_time(self) -> dict[str, list[NDArray[np.float64]]]:
@@ -281,7 +280,7 @@ class Result:
         """
         arrival = self._traced("sojourn_time")[ARRIVAL]
         born = [np.flatnonzero(row) for row in arrival]
-        found: dict[str, list[NDArray[np.float64]]] = _ByName()
+        found: dict[str, list[NDArray[np.float64]]] = ByName()
         for name, trace in self.trace.items():
             found[name] = []
             for run, rounds_born in enumerate(born):
@@ -425,47 +424,21 @@ def stack(runs: Sequence[Columns]) -> Columns:
     return {name: np.stack([columns[name] for columns in runs]) for name in runs[0]}
 
 
-def load(folder: str | os.PathLike[str]) -> Result:
-    """The result in a folder that ``Result.save`` or ``simulate(folder=...)`` wrote.
-
-    Runs are taken from the first on, up to the first that is missing: a run that an interruption left out may be a long one, so
-    results that skip it would be biased.
-
-    Raises
-    ------
-    ValueError : no results there, or a damaged file (rerun the same simulation with this folder to have it replaced).
-    """
-    store = Store(folder, None)
+def load(store: Store, numbers: Sequence[int]) -> Result:
+    """The result of the runs of these consecutive numbers in a folder; of the moments kept there if there are no runs."""
     settings = store.settings
-    numbers = store.runs()
     if not numbers:
         arrays = store.read_moments()
         if arrays is None:
             raise ValueError(f"folder: no run is finished in {store.folder}")
         return Result(settings, Summed.from_arrays(arrays), int(arrays["first_run"]))
-    first = numbers[0]
-    numbers = [number for position, number in enumerate(numbers) if number == first + position]
-    left = len(store.runs()) - len(numbers)
-    if left:
-        warnings.warn(
-            f"run {first + len(numbers)} is missing in {store.folder}, so {left} later ones are left out", stacklevel=2
-        )
     rounds = int(settings["rounds"])
     names = list(dict.fromkeys([ORACLE, *(policy["name"] for policy in settings["policies"])]))
     traced = trace_columns(names)
     wanted = names
     if all(set(traced) <= set(store.columns(number)) for number in numbers):
         wanted = [*names, *traced]
-    runs = []
-    for number in numbers:
-        columns = store.read(number, rounds, wanted)
-        if columns is None:
-            raise ValueError(
-                f"folder: run {number} in {store.folder} is damaged; run the same simulation again with this folder to have "
-                "it replaced"
-            )
-        runs.append(columns)
-    return Result(settings, Rows(stack(runs)), first)
+    return Result(settings, Rows(stack([store.read_whole(number, rounds, wanted) for number in numbers])), numbers[0])
 
 
 def trace_columns(names: Sequence[str]) -> list[str]:

@@ -4,9 +4,11 @@
     runs/000007.parquet  one finished run
     runs/000000-000099.parquet  consecutive runs, a row group each, as ``Result.save`` writes them
 
-Rows are tidy: ``run``, ``round`` (1..rounds), ``oracle``, and a column for every policy with its queue length at the
-beginning of the round (int32). Runs with a trace have five more columns per policy (``wise.job`` and so on) and
-``arrival``. So ``pandas.read_parquet("out/runs")`` is the whole experiment as one table.
+Rows are tidy: ``run``, ``round`` (the row's number, from 1), and columns by policy. So ``pandas.read_parquet("out/runs")`` is
+the whole experiment as one table. In the scheduling model a row is a round; ``oracle`` and every policy's name are the
+queue lengths at its beginning (int32), and runs with a trace have five more columns per policy (``wise.job`` and so on) and
+``arrival``. In the dispatching model a row is a checkpoint; there are ``arrivals``, ``time``, and for ``oracle`` and every
+policy sums since the beginning, such as ``lased.misestimation`` or ``lased.served.0``.
 
 Every file is written beside its place and moved there when it is complete, so a kill leaves whole files or none. Files
 carry the experiment's digest and checksums; one that is damaged, or that belongs elsewhere, counts as not finished.
@@ -20,6 +22,7 @@ import os
 import re
 import threading
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -182,6 +185,28 @@ class Store:
         if found is None:
             with self._lock:
                 self._bad.setdefault(path, {r for r, (where, _) in self._where.items() if where == path})
+        return found
+
+    def read_whole(self, run: int, rounds: int, names: Iterable[str]) -> Columns:
+        """The same; ValueError where :meth:`read` finds nothing."""
+        found = self.read(run, rounds, names)
+        if found is None:
+            raise ValueError(
+                f"folder: run {run} in {self.folder} is damaged; run the same simulation again with this folder to have it "
+                "replaced"
+            )
+        return found
+
+    def consecutive(self) -> list[int]:
+        """The finished runs from the first on, up to the first that is missing: a run that an interruption left out may be a
+        long one, so results that skip it would be biased."""
+        numbers = self.runs()
+        found = [number for position, number in enumerate(numbers) if number == numbers[0] + position]
+        left = len(numbers) - len(found)
+        if left:
+            warnings.warn(
+                f"run {found[-1] + 1} is missing in {self.folder}, so {left} later ones are left out", stacklevel=3
+            )
         return found
 
     def _read(self, path: Path, group: int, run: int, rounds: int, names: list[str]) -> Columns | None:

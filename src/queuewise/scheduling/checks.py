@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _compile, growing
+from ..contract import PolicyError
 from . import engine, loop
 from .contexts import table_law
 from .policies import make
@@ -21,10 +22,6 @@ ARGUMENTS = {"configure": 2, "start": 3, "decide": 5, "admit": 5, "assigned": 5,
 
 #: Decisions of one rehearsal, jobs that it has room for, and attempts that may be in flight at once.
 DECISIONS, ROOM, IN_FLIGHT = 48, 6, 4
-
-
-class PolicyError(ValueError):
-    """A policy breaks a rule of the contract; the message is one sentence that says which."""
 
 
 def check_policy(policy: Policy | str, *, system: System | None = None) -> None:

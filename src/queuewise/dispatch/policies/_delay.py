@@ -123,10 +123,11 @@ def weights_of(name: str, rates: Sequence[Rate], slots: Ints) -> Floats:
 
 
 def initial_rates(options: Mapping[str, Any], shape: Shape) -> Floats:
-    """The rates to start from: those given, else all 1 (so that a rule joins the shortest queue until it has learned)."""
+    """The rates to start from: those given, else the system's, else all 1 (so that a rule joins the shortest queue until it
+    has learned)."""
     given = options["initial_rates"]
     if given is None:
-        return np.ones(shape.servers)
+        return shape.initial_rates.copy()
     if isinstance(given, str) or len(given) != shape.servers:
         raise ValueError(f"initial_rates: must be one rate per server, {shape.servers}, not {given!r}")
     return np.array([float(exact_rate("initial_rates", rate)) for rate in given])

@@ -121,7 +121,7 @@ def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
 def dispatch_bandit(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
     """The best static random split for the rates learned so far, with decaying exploration; blind to queues.
 
-    initial_rates : one per server; None (default) for all 1.
+    initial_rates : one per server; None (default) for the system's, else all 1.
     arrival_rate : lambda in jobs per time; None (default) for the system's.
     scale : factor of the exploration probability n ln(k)/k (default 1).
     """

@@ -77,7 +77,7 @@ def explain(params: Params, state: State, seen: Seen) -> dict[str, Any]:
 def greedy(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
     """Shortest Expected Delay with rates learned from every completion, without exploration.
 
-    initial_rates : one per server; None (default) for all 1.
+    initial_rates : one per server; None (default) for the system's, else all 1.
     ties : "lowest" (default), "highest", "fastest" or "random".
     """
     return Policy(

@@ -238,7 +238,7 @@ def _checked_threshold(function: Callable[[int], float]) -> Callable[[int], floa
 def lased(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
     """Learning Adaptive SED: forced exploration in episodes, then SED with the rates learned so far.
 
-    initial_rates : one per server; None (default) for all 1.
+    initial_rates : one per server; None (default) for the system's, else all 1.
     ratio_bounds : r_min and r_max that the learned ratio is clipped to, for more than two servers the largest spread of the
         rates (default (0.01, 100)).
     rate_bounds : mu_min and mu_max, from which r_min = mu_min/mu_max and r_max = mu_max/mu_min; None (default) for none.

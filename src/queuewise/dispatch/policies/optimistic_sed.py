@@ -116,7 +116,8 @@ def explain(params: Params, state: State, seen: Seen) -> dict[str, Any]:
 def optimistic_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
     """Shortest Expected Delay on upper confidence bounds: learns without forced exploration, and never starves a server.
 
-    initial_rates : one per server; None (default) for all 1. Each stands until its server's first completion.
+    initial_rates : one per server; None (default) for the system's, else all 1. Each stands until
+        its server's first completion.
     confidence : c of f = c ln(arrivals) (default 0.1).
     enough : samples, in units of ln(arrivals), from which on the mean itself is used; None for never.
     ties : "lowest" (default), "highest", "fastest" or "random".

@@ -61,7 +61,8 @@ def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: O
 def thompson_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
     """Shortest Expected Delay on rates drawn from their posterior.
 
-    initial_rates : one per server; None (default) for all 1. Each stands until its server's first completion.
+    initial_rates : one per server; None (default) for the system's, else all 1. Each stands until
+        its server's first completion.
     ties : "lowest" (default), "highest", "fastest" or "random".
     """
     return Policy(

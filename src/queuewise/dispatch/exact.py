@@ -1,0 +1,1 @@
+"""Exact numbers for routing rules; being written."""
