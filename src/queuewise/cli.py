@@ -173,6 +173,116 @@ def compare(
 
 
 @app.command()
+def replay(
+    log: Annotated[Path, typer.Argument(metavar="LOG.CSV", help="Recorded jobs: CSV with a header, gzipped or not.")],
+    time: Annotated[str | None, typer.Option(help="Column of arrival times.", show_default=False)] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the work of a job, or a sum: 0.1*prompt+output. Default: each 1.", show_default=False
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="Column of seconds of service, as recorded.", show_default=False)
+    ] = None,
+    server: Annotated[str | None, typer.Option(help="Column of who served the job.", show_default=False)] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Only such lines; repeatable.", show_default=False)
+    ] = None,
+    time_unit: Annotated[str, typer.Option(help="Of times that are numbers: s, ms, us, ns.")] = "s",
+    layout: Annotated[str, typer.Option(help="auto, csv, azure_llm, technion_bank.")] = "auto",
+    sort: Annotated[bool, typer.Option("--sort", help="Put the jobs in order of time.")] = False,
+    drop_bad: Annotated[bool, typer.Option("--drop-bad", help="Drop and count lines that cannot be replayed.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="Read the first so many jobs only.", show_default=False)] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R1,R2,…",
+            help="Size per second of each server; fractions allowed. Default: estimated from the log's servers.",
+            show_default=False,
+        ),
+    ] = None,
+    rates_file: Annotated[
+        Path | None, typer.Option(help="CSV of rates that change: time, one column per server.", show_default=False)
+    ] = None,
+    rates_servers: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Servers of the rates file. Default: all.", show_default=False)
+    ] = None,
+    fit_rates: Annotated[
+        bool, typer.Option("--fit-rates", help="Squeeze or stretch the rates file to the length of the replay.")
+    ] = False,
+    slots: Annotated[
+        str | None, typer.Option(metavar="C1,C2,…", help="Jobs served at a time. Default: 1.", show_default=False)
+    ] = None,
+    busiest: Annotated[
+        int | None, typer.Option(help="Only the so many servers of the log that served most.", show_default=False)
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option(help="Stretch time to this load. Default: time as recorded.", show_default=False)
+    ] = None,
+    allow_unstable: Annotated[
+        bool, typer.Option("--allow-unstable", help="Replay on servers that cannot do the work.")
+    ] = False,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A rule, or lased(ratio_bounds=(0.05, 20)); repeatable. Default: all.", show_default=False),
+    ] = None,
+    initial_rates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R1,R2,…", help="What learning rules believe at first. Default: all alike.", show_default=False
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Repetitions, for rules that draw at random.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the rules' own randomness.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for files. Default: none.", show_default=False)] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Replay recorded traffic on every dispatching policy: what would have happened."""
+    from . import replay as recorded
+
+    def listed(text: str | None) -> list[str] | None:
+        return None if text is None else [item.strip() for item in text.split(",")]
+
+    found = recorded.replay(
+        recorded.read_log(
+            log,
+            time=time,
+            size=size,
+            duration=duration,
+            server=server,
+            where=recorded.parse_where(where or ()),
+            time_unit=time_unit,
+            layout=layout,
+            sort=sort,
+            drop_bad=drop_bad,
+            jobs=jobs,
+        ),
+        listed(rates),
+        drift=None if rates_file is None else recorded.read_rates(rates_file, servers=listed(rates_servers)),
+        fit_rates=fit_rates,
+        slots=recorded.parse_slots(listed(slots)),
+        busiest=busiest,
+        load=load,
+        policies=[recorded.parse_policy(text) for text in policy or recorded.DEFAULT_POLICIES],
+        initial_rates=listed(initial_rates),
+        runs=runs,
+        seed=seed,
+        allow_unstable=allow_unstable,
+        out=out,
+        workers=workers,
+        progress=True,
+    )
+    if as_json:
+        _print_json({**found.results, "files": [str(path) for path in found.files]})
+        return
+    _print_lines([*(f"- {line}" for line in found.notes), ""])
+    _print_tables([found.table])
+    _print_lines([found.sentence, *(["", *_files(found.files)] if found.files else [])])
+
+
+@app.command()
 def policies(as_json: Json = False) -> None:
     """List every policy with a line about it."""
     from . import policies as registered

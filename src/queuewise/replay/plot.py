@@ -1,0 +1,107 @@
+"""The figure of a replay: delays of every policy, and the number in the system over time. Plotting never simulates."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..runs.plot import COLOURS, label_of
+from .logs import duration_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .replay import Replay, Standing
+
+#: Curves of the number in the system; more could not be told apart.
+_CURVES = 4
+_GREY = "0.55"
+
+
+def draw(found: Replay) -> Figure:
+    """Left: mean, 95th and 99th percentile of the delay, policy by policy. Right: jobs in the system over the log."""
+    from matplotlib.figure import Figure
+
+    alive = [standing for standing in found.standings if math.isfinite(standing.delay.mean)]
+    height = max(4.2, 1.4 + 0.34 * len(found.standings))
+    figure = Figure(figsize=(11.5, height), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+    chosen = _chosen(alive)
+    _delays(left, found, {standing.name: colour for standing, colour in zip(chosen, COLOURS, strict=False)})
+    _numbers(right, found, chosen)
+    figure.suptitle(f"{found.log.source}: load {found.results['load']:.3g}, {len(found.log):,} jobs", fontsize=11)
+    return figure
+
+
+def _chosen(alive: list[Standing]) -> list[Standing]:
+    """The best three and the worst, best first."""
+    return alive if len(alive) <= _CURVES else [*alive[: _CURVES - 1], alive[-1]]
+
+
+def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    rows = list(found.standings)
+    for y, standing in enumerate(rows):
+        colour = colours.get(standing.name, _GREY)
+        if not math.isfinite(standing.delay.mean):
+            axes.text(0.02, y, "overflowed", transform=axes.get_yaxis_transform(), va="center", color=_GREY)
+            continue
+        axes.plot([standing.delay.mean, standing.p99.mean], [y, y], color=colour, linewidth=1.2, zorder=2)
+        axes.plot(standing.delay.mean, y, "o", color=colour, markersize=7, zorder=3)
+        axes.plot(standing.p95.mean, y, "|", color=colour, markersize=11, markeredgewidth=2, zorder=3)
+        axes.plot(standing.p99.mean, y, "o", color=colour, markerfacecolor="white", markersize=6, zorder=3)
+    oracle = found.results["oracle"]["mean_delay"]["mean"]
+    if math.isfinite(oracle):
+        axes.axvline(oracle, color="0.75", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
+        axes.text(oracle, -0.75, "oracle's mean ", fontsize=8, color="0.4", ha="right", va="center")
+    axes.set_yticks(range(len(rows)), [label_of(standing.label, standing.name) for standing in rows])
+    axes.set_ylim(len(rows) - 0.4, -1.1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("delay (seconds, logarithmic):  ●  mean    |  95th percentile    ○  99th percentile")
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+def _numbers(axes: Axes, found: Replay, chosen: list[Standing]) -> None:
+    """Means between checkpoints, over runs."""
+    result = found.result
+    times = result.time[0]
+    scale, unit = next(
+        (
+            (size, unit)
+            for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
+            if times[-1] >= 3 * size
+        ),
+        (1.0, "seconds"),
+    )
+    edges = np.concatenate([[0.0], times])
+    for standing, colour in zip(chosen, COLOURS, strict=False):
+        areas = (result.number_in_system[standing.name] * result.time).mean(axis=0)
+        steps = np.diff(edges)
+        known = steps > 0.0
+        numbers = np.diff(np.nan_to_num(areas), prepend=0.0)[known] / steps[known]
+        axes.stairs(
+            numbers,
+            np.concatenate([[0.0], times[known]]) / scale,
+            color=colour,
+            linewidth=1.3,
+            label=label_of(standing.label, standing.name),
+            baseline=None,
+        )
+    axes.set_xlim(0.0, times[-1] / scale)
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel(f"time of the replay ({unit})")
+    axes.set_ylabel(f"jobs in the system (means over {duration_text(times[-1] / len(times))} or so)")
+    axes.legend(frameon=False, fontsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
