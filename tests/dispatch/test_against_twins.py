@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from queuewise import _random, streams
 from queuewise.dispatch import engine, loop
 from queuewise.dispatch import service as services
 from queuewise.dispatch.choice import INDEX_FROM
 from queuewise.dispatch.policies import REGISTER, make
+from queuewise.dispatch.policies.dispatch_bandit import best_fractions
 from queuewise.dispatch.policy import Policy
 from queuewise.dispatch.systems import System, schedule
+from queuewise.dispatch.theory import ratio_gaps
 
 from ..naive import dispatch as naive
 
@@ -148,7 +152,7 @@ def play_slow(policy: Policy, case: Case, marks: list[int], follow: Any) -> naiv
 
 
 def marks_of(case: Case) -> list[int]:
-    return [1, 7, case.arrivals // 2, case.arrivals]
+    return sorted({1, 7, case.arrivals // 2, case.arrivals})
 
 
 def compare(policy: Policy, case: Case) -> tuple[Any, naive.Trace]:
@@ -319,6 +323,43 @@ def test_arrivals_and_departures_at_the_same_time(name):
     system = System(None, [1, 2, 0.5], slots=[1, 1, 2], arrivals=times, service=[1.0, 2.0, 1.0, 4.0, 0.5] * 160)
     if name not in ONLY or ONLY[name](3):
         compare(make(name, **options_for(name, 3)), Case(system, 800, continuous=False))
+
+
+@pytest.mark.parametrize("options", [{}, {"confidence": 3.0}, {"confidence": 0.01, "enough": 2.0}])
+@pytest.mark.parametrize("case", ["paper", "crowded", "slots", "own"])
+def test_upper_bounds_of_the_rates(case, options):
+    """Decisions alone forgive small errors."""
+    for arrivals in (10, 50, 300):
+        player, slow = compare(make("optimistic_sed", **options), CASES[case]._replace(arrivals=arrivals))
+        expected = [c * bound for c, bound in zip(CASES[case].system.slot_counts, slow.rule.bounds, strict=True)]
+        np.testing.assert_allclose(player.state.weights, expected, rtol=1e-9)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from([0.01, 0.3, 1.0, 1.0, 2.0, 2.5, 40.0]), min_size=1, max_size=4), st.floats(0.01, 1.3))
+def test_best_fractions(capacity, load):
+    """Against all sets of servers, and against a general constrained minimiser."""
+    n, rate = len(capacity), load * sum(capacity)
+    found = np.zeros(n)
+    best_fractions(np.array(capacity), rate, np.zeros(n, np.int64), found)
+    np.testing.assert_allclose(found, naive.best_fractions(capacity, rate), rtol=1e-9, atol=1e-12)
+    assert abs(found.sum() - 1.0) < 1e-12
+    if load < 0.95:
+
+        def cost(p: Any) -> float:
+            room = np.array(capacity) - rate * p
+            return float((p / room).sum()) if (room > 0).all() else math.inf
+
+        rng = np.random.default_rng(0)
+        for other in rng.dirichlet(np.ones(n), 200):
+            for step in (1.0, 0.1, 1e-3):
+                assert cost(found) <= cost(found + step * (other - found)) + 1e-12
+
+
+@pytest.mark.parametrize("ratio", ["2", "1", "1/3", "7/5", "101/50", "1/20", "355/113"])
+def test_ratio_gaps(ratio):
+    gaps = ratio_gaps(naive.fraction(ratio), 30)
+    assert gaps.tolist() == [naive.ratio_gap(naive.fraction(ratio), m) for m in range(31)]
 
 
 @pytest.mark.parametrize("case", ["crowded", "slots", "changing-slots", "own"])

@@ -508,7 +508,9 @@ class Lased(Learner):
 
 
 class OptimisticSed(Learner):
-    """SED on U_i, the largest y N/S with N(y - 1 - ln y) = f = c ln(arrivals)."""
+    """SED on U_i, the largest y N/S with N(y - 1 - ln y) = f = c ln(1 + arrivals)."""
+
+    bounds: Sequence[float] = ()  # of the last decision
 
     def __init__(
         self,
@@ -539,7 +541,8 @@ class OptimisticSed(Learner):
         return low * n / s
 
     def decide(self, view: View) -> Decision:
-        return first_the_untried(view, [self.upper(view, i) for i in range(self.facts.servers)], self.ties, self.draws)
+        self.bounds = [self.upper(view, i) for i in range(self.facts.servers)]
+        return first_the_untried(view, self.bounds, self.ties, self.draws)
 
 
 def first_the_untried(view: View, rates: Sequence[float], ties: str, draws: Draws) -> Decision:
