@@ -9,15 +9,20 @@ import numpy as np
 
 from ..runs.plot import COLOURS, label_of
 from .logs import duration_text
+from .standings import LEARNERS, Standing, rule_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .replay import Replay, Standing
+    from .replay import Replay
 
 #: Curves of the number in the system; more could not be told apart.
 _CURVES = 4
+#: Pieces of time that it is averaged over.
+_PIECES = 100
+#: Largest number in terms of the smallest, from which on a linear axis would hide the smallest.
+_SPREAD = 15.0
 _GREY = "0.55"
 
 
@@ -37,8 +42,13 @@ def draw(found: Replay) -> Figure:
 
 
 def _chosen(alive: list[Standing]) -> list[Standing]:
-    """The best three and the worst, best first."""
-    return alive if len(alive) <= _CURVES else [*alive[: _CURVES - 1], alive[-1]]
+    """The oracle's rule, the best of those that learn, JSQ, and the slowest; else the best. Best first."""
+    wanted = [standing for standing in alive if standing.name in ("sed", "jsq")]
+    wanted += [standing for standing in alive if rule_of(standing) in LEARNERS][:1]
+    wanted += [standing for standing in alive[::-1] if standing not in wanted][:1]
+    wanted += [standing for standing in alive if standing not in wanted]
+    kept = wanted[:_CURVES]
+    return [standing for standing in alive if standing in kept]
 
 
 def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
@@ -57,7 +67,7 @@ def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
     oracle = found.results["oracle"]["mean_delay"]["mean"]
     if math.isfinite(oracle):
         axes.axvline(oracle, color="0.75", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
-        axes.text(oracle, -0.75, "oracle's mean ", fontsize=8, color="0.4", ha="right", va="center")
+        axes.text(oracle, -0.75, "oracle's mean ", fontsize=8, color="0.4", ha="left", va="center")
     axes.set_yticks(range(len(rows)), [label_of(standing.label, standing.name) for standing in rows])
     axes.set_ylim(len(rows) - 0.4, -1.1)
     axes.set_xscale("log")
@@ -73,7 +83,9 @@ def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
 
 
 def _numbers(axes: Axes, found: Replay, chosen: list[Standing]) -> None:
-    """Means between checkpoints, over runs."""
+    """Means over equal pieces of time, over runs. Where the largest would flatten the others the axis is logarithmic."""
+    from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+
     result = found.result
     times = result.time[0]
     scale, unit = next(
@@ -84,24 +96,27 @@ def _numbers(axes: Axes, found: Replay, chosen: list[Standing]) -> None:
         ),
         (1.0, "seconds"),
     )
-    edges = np.concatenate([[0.0], times])
+    edges = np.linspace(0.0, times[-1], min(_PIECES, len(times)) + 1)
+    least, most = math.inf, 0.0
     for standing, colour in zip(chosen, COLOURS, strict=False):
         areas = (result.number_in_system[standing.name] * result.time).mean(axis=0)
-        steps = np.diff(edges)
-        known = steps > 0.0
-        numbers = np.diff(np.nan_to_num(areas), prepend=0.0)[known] / steps[known]
-        axes.stairs(
-            numbers,
-            np.concatenate([[0.0], times[known]]) / scale,
-            color=colour,
-            linewidth=1.3,
-            label=label_of(standing.label, standing.name),
-            baseline=None,
-        )
+        areas[times == 0.0] = 0.0
+        numbers = np.diff(np.interp(edges, np.append(0.0, times), np.append(0.0, areas))) / np.diff(edges)
+        label = label_of(standing.label, standing.name)
+        axes.stairs(numbers, edges / scale, color=colour, linewidth=1.4, label=label, baseline=None)
+        least, most = min(least, float(np.median(numbers))), max(most, float(numbers.max()))
+    if most > _SPREAD * max(least, 1.0):
+        axes.set_yscale("symlog", linthresh=1.0)
+        axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1.0, subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    logarithmic = ", logarithmic above 1" if axes.get_yscale() == "symlog" else ""
     axes.set_xlim(0.0, times[-1] / scale)
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel(f"time of the replay ({unit})")
-    axes.set_ylabel(f"jobs in the system (means over {duration_text(times[-1] / len(times))} or so)")
-    axes.legend(frameon=False, fontsize=9)
+    axes.set_ylabel(f"jobs in the system (means over {duration_text(edges[1])}{logarithmic})")
+    axes.grid(axis="y", color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -1,0 +1,217 @@
+"""What each policy did, as an operator wants to know it: delays, use, verdict; a table, a sentence, and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..dispatch.policies import REGISTER
+from ..dispatch.result import MOST_SERVERS_KEPT, Result
+from ..experiments.report import Table, estimate_json, interval, short
+from ..runs.statistics import Difference, Estimate
+from .logs import Log
+from .servers import Servers, total_work, work_by
+
+#: Rules that learn the servers' speeds as they go.
+LEARNERS = ("lased", "greedy", "optimistic_sed", "thompson_sed", "dispatch_bandit")
+#: Quantiles of the delay that are kept.
+QUANTILES = (0.5, 0.95, 0.99)
+#: A server that is sent more than this share of what it can do is called overloaded: a log is short, and its end uneven.
+OVERLOADED = 1.05
+#: Servers that are shown one by one.
+_FEW = 4
+
+
+class Standing(NamedTuple):
+    """What one policy did. Times are in seconds.
+
+    delay : mean time from arrival to departure, over runs · median, p95, p99 : of the delay, means over runs
+    number : time average of the number in the system · excess : mean delay above the oracle's, paired by run
+    wrong : decisions that the oracle would not have taken, in the state that the policy was in · use : busy share of each
+    server, None for more than 64 servers · offered : work sent to each server in terms of what it can do, or None
+    verdict : "stable", "overloads …" or "overflowed"
+    """
+
+    name: str
+    label: str
+    delay: Estimate
+    median: Estimate
+    p95: Estimate
+    p99: Estimate
+    number: Estimate
+    excess: Difference
+    wrong: Estimate
+    use: tuple[float, ...] | None
+    offered: tuple[float, ...] | None
+    verdict: str
+
+
+def standings(result: Result, log: Log, servers: Servers) -> tuple[Standing, ...]:
+    few = result.servers <= MOST_SERVERS_KEPT
+    mean = servers.drift.mean() if servers.drift is not None else np.array([float(rate) for rate in servers.rates])
+    # What each server can do by the last arrival, in shares of what all can.
+    able = mean * np.array(servers.slots) / servers.capacity * work_by(servers, log.span)
+    found = []
+    for place in result.rank():
+        name = place.name
+        overflowed = "unstable" in result.verdict[name]
+        offered = None
+        if few and not overflowed:
+            offered = tuple(
+                share.mean * total_work(log) / a for share, a in zip(result.shares(name), able, strict=True)
+            )
+        found.append(
+            Standing(
+                name,
+                _label(result.label(name)),
+                place.value,
+                result.quantile(name, QUANTILES[0]),
+                result.quantile(name, QUANTILES[1]),
+                result.quantile(name, QUANTILES[2]),
+                result.mean_number_in_system(name) if result.runs > 1 else _single(result, name),
+                result.excess(name),
+                result.total_regret(name),
+                tuple(use.mean for use in result.utilisation(name)) if few and not overflowed else None,
+                offered,
+                _verdict(overflowed, offered, servers.names),
+            )
+        )
+    return tuple(found)
+
+
+def _label(label: str) -> str:
+    """A label without the tie rule that every rule has unless told otherwise."""
+    name, _, options = label.partition("(")
+    kept = [text for text in options.removesuffix(")").split(", ") if text and text != "ties='lowest'"]
+    return f"{name}({', '.join(kept)})" if kept else name
+
+
+def _single(result: Result, name: str) -> Estimate:
+    """The mean of the only run, without an interval: that over batches speaks of a steady state, which a log is not."""
+    value = float(result.number_in_system[name][0, -1])
+    return Estimate(value, math.nan, math.nan, math.nan, 1)
+
+
+def _verdict(overflowed: bool, offered: tuple[float, ...] | None, names: Sequence[str]) -> str:
+    if overflowed:
+        return "overflowed"
+    worst = max(range(len(names)), key=lambda i: offered[i]) if offered is not None else 0
+    if offered is None or offered[worst] <= OVERLOADED:
+        return "stable"
+    return f"overloads {names[worst]} ({100.0 * offered[worst]:.0f} %)"
+
+
+def _value(estimate: Estimate) -> str:
+    """A value with its interval, or alone where all runs agree."""
+    varies = estimate.runs > 1 and estimate.high - estimate.low > 1e-9 * abs(estimate.mean)
+    return interval(estimate.mean, estimate.low, estimate.high) if varies else short(estimate.mean)
+
+
+def _excess(standing: Standing) -> tuple[float, float]:
+    """Mean delay above the oracle's, in seconds and as a share of it."""
+    oracle = standing.delay.mean - standing.excess.mean
+    return standing.excess.mean, standing.excess.mean / oracle if oracle > 0.0 else math.nan
+
+
+def _percent(share: float, signed: bool = False) -> str:
+    size = abs(100.0 * share)
+    digits = 0 if size >= 10.0 else 1 if size >= 0.95 else 2
+    text = f"{100.0 * share:{'+' if signed else ''}.{digits}f} %"
+    return "0 %" if size < 0.005 else text
+
+
+def _use(standing: Standing, servers: Servers) -> str:
+    if standing.use is None:
+        return "?"
+    shares = [f"{100.0 * use:.0f}" for use in standing.use]
+    return f"{' '.join(shares)} %" if len(shares) <= _FEW else f"{min(shares, key=int)}–{max(shares, key=int)} %"
+
+
+def standings_table(found: Sequence[Standing], title: str, servers: Servers, jobs: int, runs: int) -> Table:
+    """The replay as a table, smallest mean delay first."""
+    rows = []
+    for standing in found:
+        seconds, share = _excess(standing)
+        known = math.isfinite(seconds)
+        sign = "+" if seconds > 0.0 else ""
+        excess = "0" if seconds == 0.0 else f"{sign}{short(seconds)} ({_percent(share, True)})" if known else "?"
+        rows.append(
+            (
+                standing.label if len(standing.label) <= 40 else standing.name,
+                _value(standing.delay),
+                short(standing.p95.mean),
+                short(standing.p99.mean),
+                _value(standing.number),
+                excess,
+                f"{standing.wrong.mean:,.0f} ({_percent(standing.wrong.mean / jobs)})",
+                _use(standing, servers),
+                standing.verdict,
+            )
+        )
+    note = (
+        "Delay: seconds from arrival to departure. Over oracle: mean delay above that of SED with the true rates. Wrong: "
+        "decisions that this oracle would not have taken there. Use: busy share of each server"
+    )
+    note += f" ({', '.join(servers.names)})." if len(servers.names) <= _FEW else ", least and most."
+    if any(standing.delay.high > standing.delay.low for standing in found):
+        note += f" In brackets: 95% intervals over {runs} runs of rules that draw at random; the others play every run alike."
+    return Table(
+        title,
+        ("policy", "mean delay", "95 %", "99 %", "in system", "over oracle", "wrong", "use", "verdict"),
+        tuple(rows),
+        note=note,
+    )
+
+
+def _told(share: float) -> str:
+    if abs(share) < 5e-4:
+        return "the same as"
+    return f"{_percent(abs(share))} {'above' if share > 0 else 'below'}"
+
+
+def conclusion(found: Sequence[Standing]) -> str:
+    """What would have happened, in plain words."""
+    alive = [standing for standing in found if math.isfinite(standing.delay.mean)]
+    lost = [standing.name for standing in found if standing not in alive]
+    parts = []
+    if alive:
+        learners = [standing for standing in alive if rule_of(standing) in LEARNERS]
+        chosen = (learners or [s for s in alive if rule_of(s) != "sed"] or alive)[0]
+        _, share = _excess(chosen)
+        knows = ", which learns the servers' speeds as it goes," if rule_of(chosen) in LEARNERS else ""
+        that = f"{_told(share)} that of the oracle" + ("" if knows == "" else ", which knows them")
+        if math.isnan(share):
+            that = "with no oracle to hold it against, which overflowed"
+        parts.append(f"With {chosen.name}{knows} the mean delay would have been {short(chosen.delay.mean)} s, {that}")
+        worst = alive[-1]
+        if worst is not chosen and worst.delay.mean > chosen.delay.mean:
+            parts.append(f"with {worst.name}, the slowest of those replayed, {short(worst.delay.mean)} s")
+    if lost:
+        parts.append(f"{', '.join(lost)} overflowed")
+    return "; ".join(parts) + "."
+
+
+def rule_of(standing: Standing) -> str:
+    """The rule of a policy that may have a name of its own."""
+    return standing.label.split("(")[0].strip() if standing.name not in REGISTER else standing.name
+
+
+def standing_json(standing: Standing) -> dict[str, Any]:
+    seconds, share = _excess(standing)
+    return {
+        "name": standing.name,
+        "label": standing.label,
+        "mean_delay": estimate_json(standing.delay),
+        "median_delay": standing.median.mean,
+        "p95_delay": standing.p95.mean,
+        "p99_delay": standing.p99.mean,
+        "mean_number_in_system": estimate_json(standing.number),
+        "excess_over_oracle": estimate_json(standing.excess) | {"share": share, "seconds": seconds},
+        "wrong_decisions": estimate_json(standing.wrong),
+        "use": standing.use,
+        "offered": standing.offered,
+        "verdict": standing.verdict,
+    }
