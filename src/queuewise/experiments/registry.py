@@ -14,6 +14,8 @@ from .report import Table
 
 #: Most runs that a command line is taken to mean (each is kept on disk).
 MOST_RUNS = 1_000_000
+#: Arrivals below which a run has no last third to speak of.
+LEAST_ARRIVALS = 100
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Request:
         Runs the paper's way. 0 leaves them out, else at least 2: one run has no spread.
     instances : int
         Runs over fresh instances. 0 leaves them out, else at least 2.
+    arrivals : int
+        Arrivals of a run, where the reproduction is about dispatching.
     seed : int
         Of all randomness.
     workers : int or None
@@ -45,6 +49,7 @@ class Request:
     workers: int | None = None
     quick: bool = False
     progress: bool = False
+    arrivals: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,12 @@ class Reproduction:
     name, title, draws, reference : str
         Name on the command line, one line, what the figure shows, and where it comes from.
     runs, instances, quick_runs, quick_instances : int
-        Default sizes, and those of ``--quick``. Where `instances` is 0 the reproduction has no fresh instances.
+        Default sizes, and those of ``--quick``. Where `instances` is 0 the reproduction has no fresh instances; where `runs`
+        is 0 as well it simulates nothing.
     module : str
         Module with ``run(request) -> Outcome``; imported when asked for, so that listing costs nothing.
+    arrivals, quick_arrivals : int
+        Arrivals of a run where runs are long streams of jobs to dispatch; 0 where their length is part of the setting.
     """
 
     name: str
@@ -86,10 +94,21 @@ class Reproduction:
     quick_runs: int
     quick_instances: int
     module: str
+    arrivals: int = 0
+    quick_arrivals: int = 0
+
+    @property
+    def simulates(self) -> bool:
+        """Whether there is anything random in it."""
+        return self.runs > 0 or self.instances > 0
 
     @property
     def size(self) -> str:
         """The default size in words."""
+        if not self.simulates:
+            return "exact, no runs"
+        if self.arrivals:
+            return f"{self.runs} runs of {self.arrivals:,} arrivals per setting"
         fresh = f" and {self.instances} fresh instances" if self.instances else ""
         return f"{self.runs} runs{fresh} per setting" if self.instances else f"{self.runs} runs"
 
@@ -124,6 +143,69 @@ REPRODUCTIONS: dict[str, Reproduction] = {
             quick_instances=0,
             module="queuewise.experiments.demo",
         ),
+        Reproduction(
+            name="lased-fixed-estimates",
+            title="Fixed, slightly wrong estimates against learning",
+            draws="regret of ESED (simulated and exact) and of LASED over loads; both readings of a 1% error",
+            reference="LASED, Section 7.1",
+            runs=100,
+            instances=0,
+            quick_runs=10,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_fixed_estimates",
+            arrivals=1_000_000,
+            quick_arrivals=200_000,
+        ),
+        Reproduction(
+            name="lased-exploitation",
+            title="When exploitation suffices: Greedy against LASED",
+            draws="regret and number of customers at loads 0.3, 0.6 and 0.9",
+            reference="LASED, Section 7.2",
+            runs=100,
+            instances=0,
+            quick_runs=20,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_exploitation",
+            arrivals=1_000_000,
+            quick_arrivals=200_000,
+        ),
+        Reproduction(
+            name="lased-exploration",
+            title="When exploration is beneficial: a server that Greedy never tries",
+            draws="regret and number of customers after a bad start, Greedy against LASED",
+            reference="LASED, Section 7.3",
+            runs=100,
+            instances=0,
+            quick_runs=20,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_exploration",
+            arrivals=3_000_000,
+            quick_arrivals=1_000_000,
+        ),
+        Reproduction(
+            name="lased-trade-off",
+            title="Exploration against exploitation over rates, loads and initial errors",
+            draws="map of LASED's regret minus Greedy's; five claims",
+            reference="LASED, Section 7.4",
+            runs=40,
+            instances=0,
+            quick_runs=10,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_trade_off",
+            arrivals=100_000,
+            quick_arrivals=50_000,
+        ),
+        Reproduction(
+            name="lased-boundaries",
+            title="Where SED decides what, and where a wrong ratio decides otherwise",
+            draws="decision regions of two and three servers, the states of disagreement and their exact probability",
+            reference="LASED, Sections 2.2 and 3.4",
+            runs=0,
+            instances=0,
+            quick_runs=0,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_boundaries",
+        ),
     )
 }
 
@@ -145,11 +227,12 @@ def reproduce(
     workers: int | None = None,
     quick: bool = False,
     progress: bool = False,
+    arrivals: int | None = None,
 ) -> Outcome:
     """Run a reproduction, write its files and say what it found.
 
     Sizes that are left out are the reproduction's own, or its small ones if `quick`. What an earlier call left in `out`
-    is taken up again.
+    is taken up again, provided that it had the same number of arrivals.
 
     Raises
     ------
@@ -159,6 +242,12 @@ def reproduce(
     found = find(name)
     if instances and not found.instances:
         raise ValueError(f"instances: {name} has no fresh instances, so only 0 is allowed, not {instances}")
+    if runs and not found.simulates:
+        raise ValueError(f"runs: {name} is exact and has no runs, so only 0 is allowed, not {runs}")
+    if arrivals is not None:
+        if not found.arrivals:
+            raise ValueError(f"arrivals: {name} has no arrivals to choose, so leave them out, not {arrivals!r}")
+        _whole("arrivals", arrivals, LEAST_ARRIVALS)
     request = Request(
         out=found.default_out if out is None else Path(out),
         runs=_size("runs", runs, found.quick_runs if quick else found.runs),
@@ -167,8 +256,9 @@ def reproduce(
         workers=workers,
         quick=quick,
         progress=progress,
+        arrivals=arrivals or (found.quick_arrivals if quick else found.arrivals),
     )
-    if request.runs == request.instances == 0:
+    if found.simulates and request.runs == request.instances == 0:
         raise ValueError(
             "runs: with 0 runs and 0 instances there is nothing to measure; give at least one of them 2 or more"
         )
@@ -214,6 +304,8 @@ def listing_json() -> list[dict[str, Any]]:
             "instances": item.instances,
             "quick_runs": item.quick_runs,
             "quick_instances": item.quick_instances,
+            "arrivals": item.arrivals,
+            "quick_arrivals": item.quick_arrivals,
         }
         for item in REPRODUCTIONS.values()
     ]
