@@ -29,7 +29,7 @@ from ..experiments.report import Progress, Table, estimate_json, output_folder, 
 from ..fields import nearest, require_count, require_positive
 from .logs import Drift, Log, duration_text
 from .servers import Servers, busiest_window, describe, servers_of, time_for, total_work, work_by
-from .standings import QUANTILES, Standing, conclusion, standing_json, standings, standings_table
+from .standings import QUANTILES, Standing, conclusion, over_runs, standing_json, standings, standings_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -263,8 +263,8 @@ def replay(
         "runs": result.runs,
         "seed": seed,
         "oracle": {
-            "mean_delay": estimate_json(result.mean_sojourn_time(ORACLE)),
-            "mean_number_in_system": estimate_json(result.mean_number_in_system(ORACLE)),
+            "mean_delay": estimate_json(over_runs(result.sojourn_time[ORACLE][:, -1])),
+            "mean_number_in_system": estimate_json(over_runs(result.number_in_system[ORACLE][:, -1])),
         },
         "policies": [standing_json(standing) for standing in found],
         "notes": list(lines),

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..dispatch.policies import REGISTER
 from ..dispatch.result import MOST_SERVERS_KEPT, Result
 from ..experiments.report import Table, estimate_json, interval, short
-from ..runs.statistics import Difference, Estimate
+from ..runs.statistics import Difference, Estimate, Moments
 from .logs import Log
 from .servers import Servers, total_work, work_by
+
+Floats = npt.NDArray[np.float64]
 
 #: Rules that learn the servers' speeds as they go.
 LEARNERS = ("lased", "greedy", "optimistic_sed", "thompson_sed", "dispatch_bandit")
@@ -71,7 +74,7 @@ def standings(result: Result, log: Log, servers: Servers) -> tuple[Standing, ...
                 result.quantile(name, QUANTILES[0]),
                 result.quantile(name, QUANTILES[1]),
                 result.quantile(name, QUANTILES[2]),
-                result.mean_number_in_system(name) if result.runs > 1 else _single(result, name),
+                over_runs(result.number_in_system[name][:, -1]),
                 result.excess(name),
                 result.total_regret(name),
                 tuple(use.mean for use in result.utilisation(name)) if few and not overflowed else None,
@@ -89,10 +92,9 @@ def _label(label: str) -> str:
     return f"{name}({', '.join(kept)})" if kept else name
 
 
-def _single(result: Result, name: str) -> Estimate:
-    """The mean of the only run, without an interval: that over batches speaks of a steady state, which a log is not."""
-    value = float(result.number_in_system[name][0, -1])
-    return Estimate(value, math.nan, math.nan, math.nan, 1)
+def over_runs(values: Floats) -> Estimate:
+    """The mean over runs. A single run has no interval: one over batches speaks of a steady state, which a log is not."""
+    return Moments.of(values).estimate(0.95)
 
 
 def _verdict(overflowed: bool, offered: tuple[float, ...] | None, names: Sequence[str]) -> str:
