@@ -136,3 +136,59 @@ def test_figure_and_claims_are_written(tmp_path: Path, capsys) -> None:
 def test_help_is_quick_and_imports_no_numba() -> None:
     code = "import sys, queuewise.cli; sys.exit(any(m in sys.modules for m in ('numba', 'matplotlib', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+LOG = "time,tokens,server\n0,4,a\n1,2,b\n2,2,b\n"
+
+
+def test_replay_prints_a_table_and_json_and_writes_files(tmp_path: Path, capsys) -> None:
+    (tmp_path / "log.csv").write_text(LOG)
+    few = ["--size", "tokens", "--policy", "jsq", "--policy", "power_of_d(choices=1)", "--runs", "2"]
+    arguments = ["replay", str(tmp_path / "log.csv"), "--rates", "1,2", *few]
+    assert run(arguments) == 0
+    said = capsys.readouterr().out
+    assert "With jsq the mean delay would have been 2.00 s, 20 % above" in " ".join(said.split())
+    assert "power_of_d(choices=1)" in said and "load 0.889 over the whole log" in said
+    assert run([*arguments, "--json", "--out", str(tmp_path / "out")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {entry["name"]: entry["verdict"] for entry in found["policies"]}["jsq"] == "stable"
+    assert found["oracle"]["mean_delay"]["mean"] == pytest.approx(5 / 3)
+    assert all(Path(path).exists() for path in found["files"]) and len(found["files"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "sentence"),
+    [
+        (LOG, ["--rates", "1,1"], "0.67 too little (load 1.33)"),
+        (LOG, ["--rates", "1,x"], "rates must be numbers or fractions"),
+        (LOG, ["--rates", "1,2", "--policy", "lasd"], "did you mean 'lased'"),
+        (LOG, ["--rates", "1,2", "--slots", "1,b"], "slots must be whole numbers"),
+        (LOG, ["--rates", "1,2", "--load", "0"], "load must be positive"),
+        (LOG, ["--rates", "1,2", "--where", "server"], "where: must be COLUMN=VALUE"),
+        (LOG, ["--time", "tme"], "did you mean 'time'"),
+        (LOG, ["--rates-file", "nowhere.csv"], "cannot be read"),
+        (LOG, ["--rates", "1,2", "--runs", "many"], "--runs"),
+        (LOG.replace("2,2,b", "0.5,2,b"), ["--rates", "1,2"], "line 4: column 'time' goes back in time"),
+        (LOG.replace("1,2,b", "1,0,b"), ["--rates", "1,2"], "line 3: column 'tokens' is 0"),
+        ("", ["--rates", "1,2"], "is empty"),
+    ],
+)
+def test_a_mistake_in_a_replay_is_one_sentence(
+    tmp_path: Path, capsys, text: str, arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "log.csv").write_text(text)
+    assert run(["replay", str(tmp_path / "log.csv"), "--size", "tokens", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") <= 2
+    assert "Traceback" not in said
+
+
+def test_a_replay_sorts_and_drops_on_request(tmp_path: Path, capsys) -> None:
+    (tmp_path / "log.csv").write_text("time,size\n3,1\n0,1\n1,0\n9,2\n")
+    arguments = ["replay", str(tmp_path / "log.csv"), "--rates", "1/2,2", "--policy", "jsq", "--runs", "1"]
+    assert run(arguments) == 2
+    assert run([*arguments, "--sort"]) == 2
+    assert run([*arguments, "--sort", "--drop-bad", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["log"]["jobs"] == 3 and found["log"]["dropped"] == {"lines with 'size' not above 0": 1}
