@@ -193,7 +193,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
             quick_instances=0,
             module="queuewise.experiments.papers.lased_trade_off",
             arrivals=100_000,
-            quick_arrivals=50_000,
+            quick_arrivals=20_000,
         ),
         Reproduction(
             name="lased-boundaries",

@@ -35,7 +35,9 @@ Floats = NDArray[np.float64]
 RATIO_BOUNDS = (1 / 20, 20.0)
 #: Share of a run's regret in its last third below which it has levelled off. A constant slope gives a third.
 LEVEL = 0.01
-#: The rule's colours, in every figure.
+#: How a claim was measured where nothing is random.
+EXACTLY = "counted exactly"
+#: The rules' colours, in every figure.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
 LOOK: dict[str, dict[str, Any]] = {
     "lased": {"color": BLUE, "linestyle": "-"},
@@ -149,7 +151,9 @@ def in_words(verdict: Verdict) -> str:
     said = {HOLDS: "holds", UNDECIDED: "is undecided"}.get(verdict.verdict, "does not hold")
     low, high = verdict.certain
     sure = f"{low}" if low == high else f"{low} to {high}"
-    if len(verdict.parts) == 1:
+    if verdict.claim.way == EXACTLY:
+        numbers = f"in {verdict.agreeing} of {len(verdict.parts)} parts"
+    elif len(verdict.parts) == 1:
         numbers = f"{verdict.measured} {verdict.interval}"
     else:
         numbers = f"by the means in {verdict.agreeing} of {len(verdict.parts)} parts, with confidence in {sure}"

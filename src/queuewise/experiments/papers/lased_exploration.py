@@ -100,7 +100,7 @@ def draw(result: Result, out: Path) -> list[Path]:
     third.set_title("customers in the system (time average so far)", fontsize=10.5, loc="left")
     third.set_xscale("log")
     third.set_xlim(10, int(arrivals[-1]))
-    third.set_ylim(0, 1.35 * float(np.nanmax(result.number_in_system["greedy"][:, arrivals >= 10].mean(axis=0))))
+    third.set_ylim(0, 1.15 * float(np.nanmax(result.number_in_system["greedy"][:, arrivals >= 10].mean(axis=0))))
     third.set_xlabel("arrivals")
     for axis in (first, second, third):
         _lased.bare(axis)

@@ -100,8 +100,20 @@ def _turns(cell: Cell, path: Sequence[str], words: str) -> list[Part]:
     first, middle, last = (cell.difference[:, ERRORS.index(error)] for error in path)
     names = " → ".join(map(error_label, path))
     return [
-        Part(f"{cell.label}, {words} {names}: peak", [*map(_lased.estimate, (middle - first, middle - last))], 0.0, "above", 2),
-        Part(f"{cell.label}, {words} {names}: dip", [*map(_lased.estimate, (first - middle, last - middle))], 0.0, "above", 2),
+        Part(
+            f"{cell.label}, {words} {names}: peak",
+            [*map(_lased.estimate, (middle - first, middle - last))],
+            0.0,
+            "above",
+            2,
+        ),
+        Part(
+            f"{cell.label}, {words} {names}: dip",
+            [*map(_lased.estimate, (first - middle, last - middle))],
+            0.0,
+            "above",
+            2,
+        ),
     ]
 
 
@@ -190,7 +202,7 @@ def draw(cells: Mapping[tuple[int, float], Cell], words: str, out: Path) -> list
     means = np.array([[[cells[r, load].at(error).mean for error in ERRORS] for load in LOADS] for r in RATIOS])
     most = 10.0 ** np.ceil(np.log10(max(float(np.abs(means).max()), 10.0)))
     norm = SymLogNorm(linthresh=10.0, linscale=0.6, vmin=-most, vmax=most)
-    figure = _lased.new_figure(11.6, 7.4)
+    figure = _lased.new_figure(13.2, 7.4)
     axes = figure.subplots(2, 3)
     image: Any = None
     for position, ratio in enumerate(RATIOS):
@@ -202,7 +214,7 @@ def draw(cells: Mapping[tuple[int, float], Cell], words: str, out: Path) -> list
                 strong = abs(float(norm(found.mean)) - 0.5) > 0.34
                 text = _short(found.mean) if _sure(found) else f"({_short(found.mean)})"
                 axis.text(
-                    column, row, text, ha="center", va="center", fontsize=7.6, color="white" if strong else "black"
+                    column, row, text, ha="center", va="center", fontsize=7.4, color="white" if strong else "black"
                 )
         axis.set_title(f"r* = {ratio}", fontsize=11, loc="left")
         axis.set_xticks(range(len(ERRORS)), [error_label(error) for error in ERRORS])
