@@ -88,15 +88,6 @@ NEEDED = {
 ONLY = {"sed_ratio": lambda n: n == 2, "power_of_d": lambda n: n >= 2, "sed_of_d": lambda n: n >= 2}
 
 
-#: What the fast code is known to do otherwise than specified; take the entry out when it is mended.
-FAULTS = {
-    "rate-bounds": pytest.mark.xfail(reason="lased: rate_bounds of more than two servers also bound the spread"),
-    "blocks": pytest.mark.xfail(reason="lased: order='blocks' begins with the last server"),
-    "initial-rates": pytest.mark.xfail(reason="initial rates are rounded before they are compared"),
-    "mean-size": pytest.mark.xfail(reason="dispatch_bandit: lambda in work per time against mu-hat in jobs per time"),
-}
-
-
 def options_for(name: str, n: int) -> dict[str, Any]:
     return NEEDED[name](n) if name in NEEDED else {}
 
@@ -266,16 +257,9 @@ VARIANTS = [
 ]
 
 
-def _marked(number: int, case: str, name: str, options: dict[str, Any]) -> Any:
-    marks = []
-    if "rate_bounds" in options and case == "three":
-        marks.append(FAULTS["rate-bounds"])
-    if options.get("order") == "blocks":
-        marks.append(FAULTS["blocks"])
-    return pytest.param(case, name, options, id=f"{number}-{name}-{case}", marks=marks)
-
-
-@pytest.mark.parametrize(("case", "name", "options"), [_marked(k, *variant) for k, variant in enumerate(VARIANTS)])
+@pytest.mark.parametrize(
+    ("case", "name", "options"), VARIANTS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_options(case, name, options):
     compare(make(name, **options), CASES[case])
 
@@ -293,7 +277,7 @@ def test_causes():
 
 
 @pytest.mark.parametrize("name", ["lased", "greedy"])
-@pytest.mark.parametrize("initial", [(0.1, 0.3), pytest.param((0.3, 0.1), marks=FAULTS["initial-rates"])])
+@pytest.mark.parametrize("initial", [(0.1, 0.3), (0.3, 0.1)])
 def test_initial_rates_tie_as_the_fractions_that_they_spell(name, initial):
     """Rates given as decimals are read as fractions: (0.3, 0.1) tie where q_1 + 1 = 3 (q_2 + 1)."""
     options = {"threshold": lambda k: 0.0} if name == "lased" else {}
@@ -305,7 +289,7 @@ def test_initial_rates_tie_as_the_fractions_that_they_spell(name, initial):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param("dispatch_bandit", marks=FAULTS["mean-size"]), "weighted_random", "lased", "least_loaded"],
+    ["dispatch_bandit", "weighted_random", "lased", "least_loaded"],
 )
 def test_sizes_whose_mean_is_not_one(name):
     """The rate of completions is mu / E[size], and all that a learner sees of mu."""
@@ -315,7 +299,7 @@ def test_sizes_whose_mean_is_not_one(name):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=FAULTS["mean-size"]) if name == "dispatch_bandit" else name for name in REGISTER],
+    list(REGISTER),
 )
 def test_arrivals_and_departures_at_the_same_time(name):
     """Whole numbers, exact in floating point: departures go first, those of lower servers before others."""

@@ -35,10 +35,9 @@ UNCOMPILABLE: set[Callable[..., int]] = set()
 
 def shape_of(system: System, clairvoyant: bool, seed: int = 0, run: int = 0) -> Shape:
     """What a policy may know of a system before a run starts."""
-    rates = system.rates[0].copy() if clairvoyant else np.full(system.servers, math.nan)
+    rates = system.rates[0] / float(system.service.mean) if clairvoyant else np.full(system.servers, math.nan)
     beliefs = system.beliefs(streams.generator(seed, run, streams.INSTANCE))
-    work = system.rate * float(system.service.mean)
-    return Shape(system.servers, system.slot_counts.copy(), work, rates, beliefs)
+    return Shape(system.servers, system.slot_counts.copy(), system.rate, rates, beliefs)
 
 
 def truth_of(system: System, depth: float = DEPTH) -> Truth:

@@ -80,8 +80,8 @@ class Outcome(NamedTuple):
 class Shape(NamedTuple):
     """The public facts of a system that a policy may be configured with.
 
-    servers n · slots : int64[n] · arrival_rate λ (work per time, the long-run mean) · rates : float64[n], work per time that
-    one slot does, NaN unless clairvoyant · initial_rates : float64[n], what is believed of the rates beforehand
+    servers n · slots : int64[n] · arrival_rate λ (jobs per time, the long-run mean) · rates : float64[n], jobs per time that
+    one slot serves, NaN unless clairvoyant · initial_rates : float64[n], what is believed of them beforehand
     """
 
     servers: int

@@ -107,7 +107,7 @@ class System:
     arrivals : an arrival process of :mod:`queuewise.dispatch.arrivals`, a function ``gaps(rng, n)`` of mean one, or None
         for Poisson.
     service : a law of :mod:`queuewise.dispatch.service`, a function ``draw(rng, n)``, or None for exponential.
-    initial_rates : what learning rules believe of the rates beforehand, unless they are told otherwise; None for all 1.
+    initial_rates : jobs per time and slot that learning rules believe in beforehand, unless told otherwise; None for all 1.
     initial_spread : in every run draw what they believe afresh, log-uniformly within this factor of the truth either way.
     allow_unstable : take a system with λE[S] ≥ Σ c_i μ_i, whose queues grow without end.
     most_in_system : jobs in the system at which a run ends with the verdict "unstable".
@@ -249,12 +249,13 @@ class System:
         return self.rate * float(self.service.mean) / self.capacity
 
     def beliefs(self, rng: np.random.Generator) -> Floats:
-        """The initial rates of one run: float64[n]."""
+        """The initial rates of one run, jobs per time: float64[n]."""
         if self.initial_rates is not None:
             return np.array([float(exact_rate("initial_rates", rate)) for rate in self.initial_rates])
         if self.initial_spread is None:
             return np.ones(self.servers)
-        return np.asarray(self.rates[0] * self.initial_spread ** rng.uniform(-1.0, 1.0, self.servers))
+        rates = self.rates[0] / float(self.service.mean)
+        return np.asarray(rates * self.initial_spread ** rng.uniform(-1.0, 1.0, self.servers))
 
     def settings(self) -> dict[str, Any]:
         """What identifies the system, as JSON values."""

@@ -13,13 +13,14 @@ from ..._random import Stream
 from ..estimation import Observed, count, mean_rate, nothing_observed
 from ..policy import EXPLOIT, Outcome, Policy, Seen, Shape, Ticket
 from ..systems import Rate
-from ._delay import Delays, Floats, changed, initial_rates, new_delays, shortest, ties_of
+from ._delay import Delays, Floats, all_changed, changed, initial_rates, new_delays, shortest, ties_of, weights_of
 
 
 class Params(NamedTuple):
-    """Initial rates float64[n], and the tie rule."""
+    """Initial rates float64[n], the same as weights (exact, so that ties are ties), and the tie rule."""
 
     initial: Floats
+    initial_weights: Floats
     ties: int
 
 
@@ -32,12 +33,13 @@ class State(NamedTuple):
 
 def configure(options: Any, shape: Shape) -> Params:
     """Check the options."""
-    return Params(initial_rates(options, shape), ties_of(options))
+    initial = initial_rates(options, shape)
+    return Params(initial, weights_of("initial_rates", initial, shape.slots), ties_of(options))
 
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """The initial rates."""
-    return State(nothing_observed(shape.servers), new_delays(params.initial * shape.slots, shape.slots, params.ties))
+    return State(nothing_observed(shape.servers), new_delays(params.initial_weights, shape.slots, params.ties))
 
 
 def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
@@ -52,10 +54,16 @@ def assigned(params: Params, state: State, seen: Seen, ticket: Ticket) -> None:
 
 def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: Outcome) -> None:
     """μ̂_i = N_i/S_i at once."""
-    i = ticket.server
-    count(state.observed, i, outcome)
-    state.delays.weights[i] = seen.slots[i] * mean_rate(state.observed, params.initial, i)
-    changed(state.delays, seen, params.ties, i)
+    i, observed = ticket.server, state.observed
+    count(observed, i, outcome)
+    if state.delays.changes[0] == 0:  # from here on weights are rates, no longer fractions on a common denominator
+        state.delays.changes[0] = 1
+        for j in range(seen.queue.shape[0]):
+            state.delays.weights[j] = seen.slots[j] * mean_rate(observed, params.initial, j)
+        all_changed(state.delays, seen, params.ties)
+    else:
+        state.delays.weights[i] = seen.slots[i] * mean_rate(observed, params.initial, i)
+        changed(state.delays, seen, params.ties, i)
 
 
 def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:

@@ -23,7 +23,7 @@ from ...fields import choice, number, whole
 from ..estimation import Observed, count, mean_rate, nothing_observed
 from ..policy import EXPLOIT, EXPLORE, Outcome, Policy, Seen, Shape, Ticket
 from ..systems import Rate
-from ._delay import Delays, Floats, Ints, all_changed, changed, initial_rates, new_delays, shortest, ties_of
+from ._delay import Delays, Floats, Ints, all_changed, changed, initial_rates, new_delays, shortest, ties_of, weights_of
 
 #: When estimates take in a completion: at the end of its episode (the paper), or at once.
 EPISODE, COMPLETION = 0, 1
@@ -38,10 +38,11 @@ _TRIED = (*range(1, 201), 10**3, 10**4, 10**5, 10**6, 10**9)
 
 
 class Params(NamedTuple):
-    """initial : float64[n] · bounds of the ratio (two servers) and of the rates · scale of α · quota (0: fill) · codes of
+    """initial, initial_weights : float64[n] · bounds of the ratio (two servers) and of the rates · scale of α · quota (0: fill) · codes of
     update, order and ties."""
 
     initial: Floats
+    initial_weights: Floats
     least_ratio: float
     most_ratio: float
     least_rate: float
@@ -85,8 +86,10 @@ def configure(options: Any, shape: Shape) -> Params:
     if not most_ratio >= 1.0 or not least_ratio <= 1.0:
         raise ValueError(f"ratio_bounds: must lie on both sides of 1, not {options['ratio_bounds']!r}")
     quota = 0 if options["quota"] == "fill" else whole(options, "quota", 1)
+    initial = initial_rates(options, shape)
     return Params(
-        initial_rates(options, shape),
+        initial,
+        weights_of("initial_rates", initial, shape.slots),
         float(least_ratio),
         float(most_ratio),
         float(least_rate),
@@ -97,6 +100,11 @@ def configure(options: Any, shape: Shape) -> Params:
         choice(options, "order", ORDERS),
         ties_of(options),
     )
+
+
+def least_of(params: Params, most: float) -> float:
+    """The lower bound of a rate among more than two servers: μ_min if it is given, else by the spread below the largest."""
+    return params.least_rate if params.least_rate > 0.0 else most / params.most_ratio
 
 
 @options(inline="never")
@@ -116,12 +124,13 @@ def _weigh(params: Params, state: State, slots: Ints) -> None:
             if clipped != ratio:
                 weights[0], weights[1] = 1.0, clipped
         else:
+            least = least_of(params, most)
             for i in range(n):
                 if learned.completions[i] > 0.0:
-                    least = max(params.least_rate, most / params.most_ratio)
                     weights[i] = min(max(weights[i], least), params.most_rate)
     for i in range(n):
-        weights[i] *= slots[i]
+        # Before anything is learned the rates are known numbers, whose ties are exact.
+        weights[i] = weights[i] * slots[i] if any_learned else params.initial_weights[i]
 
 
 @options(inline="never")
@@ -146,13 +155,13 @@ def _begin_episode(params: Params, state: State, slots: Ints) -> None:
                 missing = max(1, math.ceil(alpha - learned.completions[i]))
             state.owed[i] = missing
             state.at[1] += missing
-        state.at[2] = n - 1
+        state.at[2] = n - 1 if params.order == ROUND_ROBIN else 0
 
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """The first episode."""
     n = shape.servers
-    delays = new_delays(params.initial * shape.slots, shape.slots, params.ties)
+    delays = new_delays(np.ones(n), shape.slots, params.ties)
     state = State(nothing_observed(n), nothing_observed(n), delays, np.zeros(n, np.int64), np.zeros(3, np.int64))
     _begin_episode(params, state, shape.slots)
     return state
@@ -209,7 +218,7 @@ def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
         within = params.least_ratio <= rates[1] / rates[0] <= params.most_ratio
     else:
         for i in range(n):
-            within = within and max(params.least_rate, most / params.most_ratio) <= rates[i] <= params.most_rate
+            within = within and least_of(params, most) <= rates[i] <= params.most_rate
     return state.at[0], within
 
 

@@ -33,6 +33,7 @@ class Params(NamedTuple):
 
     initial: Floats
     confidence: float
+    least: float
     enough: float
     ties: int
 
@@ -56,6 +57,8 @@ def upper_rate(params: Params, state: State, seen: Seen, i: int, log_arrivals: f
     """U_i, or μ̂_i once there are samples enough."""
     n, f = state.observed.completions[i], params.confidence * log_arrivals
     s = state.observed.busy[i] + elapsed(seen, i)
+    if n + seen.queue[i] < params.least * log_arrivals:
+        return UNBOUNDED
     if n == 0.0:
         return max(params.initial[i], f / s) if s > 0.0 else UNBOUNDED
     if n >= params.enough * log_arrivals:
@@ -69,6 +72,7 @@ def configure(options: Any, shape: Shape) -> Params:
     return Params(
         initial_rates(options, shape),
         number(options, "confidence", 0.0),
+        number(options, "least", 0.0, strict=False),
         math.inf if enough is None else number(options, "enough", 0.0),
         ties_of(options),
     )
@@ -130,7 +134,7 @@ def optimistic_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},
-        defaults={"initial_rates": None, "confidence": 0.1, "enough": None, "ties": "lowest"},
+        defaults={"initial_rates": None, "confidence": 0.1, "least": 0.0, "enough": None, "ties": "lowest"},
         name=name,
         explain=explain,
     )
