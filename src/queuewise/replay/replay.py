@@ -190,7 +190,8 @@ def replay(
             raise ValueError("fit_rates must be left out without drifting rates")
         # A stretched drift has the same mean capacity whatever its length.
         span = log.span if load is None else total_work(log) / (load * servers.capacity)
-        servers = servers._replace(drift=servers.drift.stretched(span))
+        drifting = servers.drift.stretched(span)
+        servers = servers._replace(drift=drifting, origin=f"{servers.origin}, made to last {duration_text(span)}")
     if load is not None:
         factor = time_for(servers, total_work(log) / load) / log.span
         log = changed(log, times=log.times * factor)

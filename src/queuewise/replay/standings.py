@@ -183,7 +183,9 @@ def conclusion(found: Sequence[Standing]) -> str:
         learners = [standing for standing in alive if rule_of(standing) in LEARNERS]
         chosen = (learners or [s for s in alive if rule_of(s) != "sed"] or alive)[0]
         _, share = _excess(chosen)
-        knows = ", which learns the servers' speeds as it goes," if rule_of(chosen) in LEARNERS else ""
+        knows = ", which learns the servers' speeds as it goes," if learners else ""
+        if len(learners) > 1:
+            knows = f", the best of the {len(learners)} rules that learn the servers' speeds as they go,"
         that = f"{_told(share)} that of the oracle" + ("" if knows == "" else ", which knows them")
         if math.isnan(share):
             that = "with no oracle to hold it against, which overflowed"
