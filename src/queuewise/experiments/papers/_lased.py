@@ -76,14 +76,20 @@ def estimate(values: Any) -> Estimate:
     return Moments.of(np.asarray(values, dtype=np.float64)).estimate(0.95)
 
 
-def ratio(numerator: Any, denominator: Any) -> Estimate:
-    """A mean over a mean, with the interval of its linearisation (delta method). 0/0 is 0: what never grew has levelled off."""
+def linearised(numerator: Any, denominator: Any) -> Floats:
+    """A number a run whose mean is mean/mean and whose spread is that of its linearisation (delta method). 0/0 is 0: what never
+    grew has levelled off."""
     above, below = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     mean = float(below.mean())
     if mean == 0.0:
-        return estimate(np.zeros(len(below)))
+        return np.zeros(len(below))
     value = float(above.mean()) / mean
-    return estimate(value + (above - value * below) / mean)
+    return np.asarray(value + (above - value * below) / mean)
+
+
+def ratio(numerator: Any, denominator: Any) -> Estimate:
+    """A mean over a mean, with its interval."""
+    return estimate(linearised(numerator, denominator))
 
 
 def regrets(result: Result, name: str) -> Floats:

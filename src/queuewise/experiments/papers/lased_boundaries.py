@@ -8,6 +8,7 @@ point proportional to μ, and a union of three wedges where wrong rates disagree
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -99,7 +100,7 @@ def claims() -> list[Verdict]:
     counts = [(r, wrong_states(r, LOOKED_AT)) for r in BELIEVED]
     closer = [
         Part(f"r̂ = {float(near):g} minus {float(far):g}, up to {LOOKED_AT} jobs", [_lased.known(few - many)])
-        for (far, many), (near, few) in zip(counts, counts[1:], strict=False)
+        for (far, many), (near, few) in itertools.pairwise(counts)
     ]
     endless = [
         Part(
@@ -125,11 +126,8 @@ def claims() -> list[Verdict]:
             right += int(disagrees((1, ratio), (1, beyond), grid(m)).any())
         name = f"r = {ratio}"
         lemma.append(Part(f"{name}, wrong decisions", [_lased.known(wrong)], 0.5))
-        sharp.append(
-            Part(
-                f"{name}, share of m = 1, …, {LOOKED_AT // 2}", [_lased.known(right / (LOOKED_AT // 2))], 0.999, "above"
-            )
-        )
+        share = _lased.known(right / (LOOKED_AT // 2))
+        sharp.append(Part(f"{name}, share of m = 1, …, {LOOKED_AT // 2}", [share], 0.999, "above"))
     queue = grid(24, 3)
     outside = int((disagrees(THREE, THREE_BELIEVED, queue) & ~wedges(queue)).sum())
     return [
@@ -243,7 +241,10 @@ def draw_two(found: dict[Fraction, dict[float, float]], out: Path) -> list[Path]
         axis.set_title("SED(2)", fontsize=10, loc="left")
         if believed is not None:
             axis.plot(line, float(believed) * (line + 1) - 1, color="black", linewidth=1.7, linestyle="--")
-            chances = [f"load {load:g}: {100 * value:.2g}% wrong" for load, value in found[believed].items()]
+            chances = [
+                f"load {load:g}: {100 * value:.2g}% wrong" if value >= 1e-5 else f"load {load:g}: below 0.001% wrong"
+                for load, value in found[believed].items()
+            ]
             axis.set_title("\n".join([f"SED({float(believed):g}) against SED(2)", *chances]), fontsize=10, loc="left")
         axis.set_xlim(-0.5, wide + 0.5)
         axis.set_ylim(-0.5, SHOWN + 0.5)
@@ -308,8 +309,8 @@ def _overlap(first: list[Floats], second: list[Floats]) -> list[Floats]:
 
 
 def _draw_space(space: Any) -> None:
-    """The three half planes between the regions, and states by where they are sent."""
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+    """The three half planes between the regions."""
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     size = 10.0
     centre = np.array(THREE) / max(THREE) * size
@@ -320,14 +321,9 @@ def _draw_space(space: Any) -> None:
         face = [np.zeros(3), centre, above, top]
         space.add_collection3d(Poly3DCollection([face], facecolor=_PLANES[k], alpha=0.42, edgecolor="0.25"))
     space.plot(*np.stack([np.zeros(3), centre], axis=1), color="black", linewidth=2.6)
-    states = (
-        np.array([[8, 2, 2], [8, 5, 1], [2, 8, 1], [2, 8, 6], [4, 8, 3], [1, 2, 8], [5, 2, 8], [2, 6, 8], [8, 2, 4]])
-        - 1
-    )
-    chosen = choice(THREE, states)
-    for server in range(3):
-        here = states[chosen == server] + 1
-        space.scatter(*here.T, color=_REGIONS[server], s=75, depthshade=False, edgecolor="0.2", linewidth=0.7)
+    for server, place in enumerate(((1.0, 9.0, 8.0), (7.5, 1.0, 7.5), (7.5, 5.5, 0.6))):
+        look = {"facecolor": _REGIONS[server], "edgecolor": "none", "boxstyle": "round,pad=0.35"}
+        space.text(*place, f"to server {server + 1}", ha="center", fontsize=9.5, bbox=look, zorder=10)
     space.set_xlim(0, size)
     space.set_ylim(0, size)
     space.set_zlim(0, size)

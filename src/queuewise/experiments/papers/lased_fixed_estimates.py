@@ -12,6 +12,7 @@ The text has the error and the claim, not the rates. "1 % error" is read in two 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,7 +143,7 @@ def claims(cells: Sequence[Cell]) -> list[Verdict]:
     judged = [Claim(LINEAR, REFERENCE, way, linear).judge(), Claim(EXACT, "theory", way, slopes).judge()]
     for unit in ("per arrival", "per unit of time"):
         parts = []
-        for low, high in zip(cells, cells[1:], strict=False):
+        for low, high in itertools.pairwise(cells):
             first, second = (
                 _lased.regret_at(cell.result, "esed", 1.0)
                 / cell.result.arrivals[-1]

@@ -1,4 +1,4 @@
-"""The exploration-exploitation trade-off (LASED, Section 7.4): LASED's regret minus Greedy's over rates, loads and initial errors.
+"""The exploration-exploitation trade-off (LASED, Section 7.4): a map of LASED's regret minus Greedy's.
 
 r* = μ₂/μ₁ in {1, 2, 4, 8, 16} (all inside LASED's bounds), loads 0.1 to 0.9, initial ratio r̂₁ from r*/10 to 10 r*. The text has
 the corners that it speaks of (r = 1, load 0.1, r̂₁ = 0.1 or 10); the grid, the horizon and what a wrong ratio means for the two
@@ -8,6 +8,7 @@ overestimated instead is used at once, so Greedy learns its rate at once; the ta
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -99,21 +100,10 @@ def _turns(cell: Cell, path: Sequence[str], words: str) -> list[Part]:
     """The middle of a path of errors above both its ends, or below both: the smaller of two differences is positive."""
     first, middle, last = (cell.difference[:, ERRORS.index(error)] for error in path)
     names = " → ".join(map(error_label, path))
+    shapes = {"peak": (middle - first, middle - last), "dip": (first - middle, last - middle)}
     return [
-        Part(
-            f"{cell.label}, {words} {names}: peak",
-            [*map(_lased.estimate, (middle - first, middle - last))],
-            0.0,
-            "above",
-            2,
-        ),
-        Part(
-            f"{cell.label}, {words} {names}: dip",
-            [*map(_lased.estimate, (first - middle, last - middle))],
-            0.0,
-            "above",
-            2,
-        ),
+        Part(f"{cell.label}, {words} {names}: {shape}", [*map(_lased.estimate, pair)], 0.0, "above", rank=2)
+        for shape, pair in shapes.items()
     ]
 
 
@@ -129,7 +119,7 @@ def claims(cells: Mapping[tuple[int, float], Cell]) -> list[Verdict]:
         Part(f"r̂₁ = {error_label(error)}", [cells[1, high].at(error)], 0.0, "above") for error in ERRORS if error != "1"
     ]
     steps = []
-    for before, after in zip(LOADS, LOADS[1:], strict=False):
+    for before, after in itertools.pairwise(LOADS):
         change = cells[LARGE, after].difference.mean(axis=1) - cells[LARGE, before].difference.mean(axis=1)
         steps.append(Part(f"load {before:g} → {after:g}", [_lased.estimate(change)]))
     ratio_turns = [part for cell in cells.values() for part in _turns(cell, (ERRORS[0], "1", ERRORS[-1]), "r̂₁/r*")]
@@ -229,7 +219,8 @@ def draw(cells: Mapping[tuple[int, float], Cell], words: str, out: Path) -> list
     last.text(
         0.08,
         0.98,
-        "Regret of LASED minus that of Greedy\n(decisions against SED).\n\nBlue: LASED has less regret.\nRed: Greedy has less.\n\n"
+        "Regret of LASED minus that of Greedy\n(decisions against SED).\n\n"
+        "Blue: LASED has less regret.\nRed: Greedy has less.\n\n"
         "In brackets: the 95% interval\ncontains 0.\n\n"
         "μ = (1, r*). r̂₁ < r*: server 2 is\nunderestimated; r̂₁ > r*: server 1 is.",
         va="top",
