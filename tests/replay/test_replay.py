@@ -88,6 +88,14 @@ def test_speeds_from_sizes_and_durations() -> None:
     assert replay(log, busiest=1, policies=["sed"], runs=1, allow_unstable=True).servers.names == ("a",)
 
 
+def test_servers_whose_speed_is_hardly_known_are_named() -> None:
+    jobs = 80
+    names = tuple("ab"[i % 2] for i in range(jobs - 1)) + ("rare",)
+    log = Log(np.arange(jobs) * 1.0, np.full(jobs, 0.5), servers=names, durations=np.full(jobs, 0.5))
+    assert "hardly known: rare;" in " ".join(replay(log, policies=["jsq"], runs=1).notes)
+    assert "hardly known" not in " ".join(replay(log, busiest=2, policies=["jsq"], runs=1).notes)
+
+
 @pytest.mark.parametrize("load", [0.3, 0.8])
 def test_time_is_stretched_to_the_load(load: float) -> None:
     found = replay(THREE, [1, 2], load=load, policies=["jsq"], runs=1)

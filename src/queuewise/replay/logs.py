@@ -419,7 +419,8 @@ def read_log(
                 )
         except _Bad as bad:
             if not drop_bad:
-                raise ValueError(f"{sheet.path}: line {row.line}: {bad}") from None
+                hint = "" if "(--sort)" in str(bad) else "; drop_bad=True (--drop-bad) drops such lines"
+                raise ValueError(f"{sheet.path}: line {row.line}: {bad}{hint}") from None
             _count(dropped, f"lines {bad.reason}")
             continue
         times.append(when)

@@ -179,8 +179,7 @@ def replay(
     ValueError : a value out of range, servers that cannot do the work (by how much), an unknown policy, or a folder that
         cannot be written to or holds another replay.
     """
-    log, servers, note = servers_of(log, rates, drift, slots, busiest)
-    notes = [note] if note else []
+    log, servers, notes = servers_of(log, rates, drift, slots, busiest)
     if load is not None:
         require_positive("load", load)
     require_count("most_in_system", most_in_system, 2)

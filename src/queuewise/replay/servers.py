@@ -15,6 +15,9 @@ from ..dispatch.systems import Rate, exact_rate
 from ..fields import require_count
 from .logs import Drift, Log, duration_text
 
+#: Jobs below which the speed of a server is called unsure.
+_ENOUGH = 30
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -73,26 +76,32 @@ def _relative(log: Log) -> bool:
     return log.durations is None or bool(np.array_equal(log.durations, log.sizes))
 
 
-def _from_log(log: Log, busiest: int | None) -> tuple[Log, Servers, str]:
+def _from_log(log: Log, busiest: int | None) -> tuple[Log, Servers, list[str]]:
     """Servers as the log shows them, and the log with each job's work in place of the time that its server took for it."""
     names, rates, jobs = _speeds(log)
     total = len(names)
-    note = ""
+    notes = []
     if _relative(log):
         speed = dict(zip(names, rates, strict=True))
         factor = np.array([speed.get(name, 1.0) for name in log.servers or ()])
         log = changed(log, sizes=log.sizes * factor, unit="s of an average server")
-        note = "the work of a job is its duration times the speed of the server that served it"
+        notes.append("the work of a job is its duration times the speed of the server that served it")
     if busiest is not None:
         require_count("busiest", busiest)
         if busiest > total:
             raise ValueError(f"busiest must be at most the {total} servers of the log, not {busiest}")
         kept = sorted(np.argsort(-jobs, kind="stable")[:busiest])
-        names, rates = tuple(names[i] for i in kept), rates[kept]
+        names, rates, jobs = tuple(names[i] for i in kept), rates[kept], jobs[kept]
+    unsure = [name for name, count in zip(names, jobs, strict=True) if count < _ENOUGH]
+    if unsure:
+        shown = ", ".join(unsure[:4]) + (", …" if len(unsure) > 4 else "")
+        notes.append(
+            f"servers with fewer than {_ENOUGH} jobs in the log, whose speed is hardly known: {shown}; --busiest leaves such out"
+        )
     origin = (
         f"estimated from the log, {'all' if len(names) == total else f'the busiest {len(names)} of'} {total} servers"
     )
-    return log, Servers(names, _exact(rates.tolist()), (1,) * len(names), None, origin), note
+    return log, Servers(names, _exact(rates.tolist()), (1,) * len(names), None, origin), notes
 
 
 def _exact(rates: Sequence[Rate]) -> tuple[Fraction, ...]:
@@ -101,9 +110,9 @@ def _exact(rates: Sequence[Rate]) -> tuple[Fraction, ...]:
 
 def servers_of(
     log: Log, rates: Sequence[Rate] | None, drift: Drift | None, slots: Sequence[int] | None, busiest: int | None
-) -> tuple[Log, Servers, str]:
-    """The servers to replay on, the log in the units of their rates, and a note."""
-    note = ""
+) -> tuple[Log, Servers, list[str]]:
+    """The servers to replay on, the log in the units of their rates, and notes."""
+    notes: list[str] = []
     if busiest is not None and (rates is not None or drift is not None):
         raise ValueError("busiest must be left out with rates given; it chooses among the servers of the log")
     if drift is not None:
@@ -124,7 +133,7 @@ def servers_of(
         names = tuple(f"s{i + 1}" for i in range(len(rates)))
         servers = Servers(names, _exact(rates), (1,) * len(rates), None, "as given")
     else:
-        log, servers, note = _from_log(log, busiest)
+        log, servers, notes = _from_log(log, busiest)
     if slots is not None:
         if len(slots) not in (1, len(servers.names)):
             raise ValueError(
@@ -134,7 +143,7 @@ def servers_of(
         for count in counts:
             require_count("slots", count)
         servers = servers._replace(slots=counts)
-    return log, servers, note
+    return log, servers, notes
 
 
 def work_by(servers: Servers, time: float) -> float:

@@ -129,7 +129,10 @@ def _use(standing: Standing, servers: Servers) -> str:
     if standing.use is None:
         return "?"
     shares = [f"{100.0 * use:.0f}" for use in standing.use]
-    return f"{' '.join(shares)} %" if len(shares) <= _FEW else f"{min(shares, key=int)}–{max(shares, key=int)} %"
+    if len(shares) <= _FEW:
+        return f"{' '.join(shares)} %"
+    least, most = min(shares, key=int), max(shares, key=int)
+    return f"{least} %" if least == most else f"{least}–{most} %"
 
 
 def standings_table(found: Sequence[Standing], title: str, servers: Servers, jobs: int, runs: int) -> Table:
