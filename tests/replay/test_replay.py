@@ -25,6 +25,7 @@ def test_three_jobs_by_hand() -> None:
     found = replay(THREE, [1, 2], policies=["sed", "round_robin", "jsq"], runs=2)
     ours = by_name(found)
     assert ours["sed"].delay.mean == pytest.approx((2 + 2 + 1) / 3)
+    assert "brackets" not in found.table.note and "[" not in found.table.text()
     assert ours["jsq"].delay.mean == pytest.approx((4 + 1 + 1) / 3)
     assert ours["round_robin"].delay.mean == pytest.approx((4 + 1 + 4) / 3)
     assert [standing.name for standing in found.standings] == ["sed", "jsq", "round_robin"]
@@ -90,7 +91,7 @@ def test_speeds_from_sizes_and_durations() -> None:
 
 def test_servers_whose_speed_is_hardly_known_are_named() -> None:
     jobs = 80
-    names = tuple("ab"[i % 2] for i in range(jobs - 1)) + ("rare",)
+    names = (*("ab"[i % 2] for i in range(jobs - 1)), "rare")
     log = Log(np.arange(jobs) * 1.0, np.full(jobs, 0.5), servers=names, durations=np.full(jobs, 0.5))
     assert "hardly known: rare;" in " ".join(replay(log, policies=["jsq"], runs=1).notes)
     assert "hardly known" not in " ".join(replay(log, busiest=2, policies=["jsq"], runs=1).notes)

@@ -96,7 +96,7 @@ def _from_log(log: Log, busiest: int | None) -> tuple[Log, Servers, list[str]]:
     if unsure:
         shown = ", ".join(unsure[:4]) + (", …" if len(unsure) > 4 else "")
         notes.append(
-            f"servers with fewer than {_ENOUGH} jobs in the log, whose speed is hardly known: {shown}; --busiest leaves such out"
+            f"servers with fewer than {_ENOUGH} jobs, whose speed is hardly known: {shown}; --busiest leaves such out"
         )
     origin = (
         f"estimated from the log, {'all' if len(names) == total else f'the busiest {len(names)} of'} {total} servers"

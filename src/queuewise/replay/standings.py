@@ -108,8 +108,11 @@ def _verdict(overflowed: bool, offered: tuple[float, ...] | None, names: Sequenc
 
 def _value(estimate: Estimate) -> str:
     """A value with its interval, or alone where all runs agree."""
-    varies = estimate.runs > 1 and estimate.high - estimate.low > 1e-9 * abs(estimate.mean)
-    return interval(estimate.mean, estimate.low, estimate.high) if varies else short(estimate.mean)
+    return interval(estimate.mean, estimate.low, estimate.high) if _varies(estimate) else short(estimate.mean)
+
+
+def _varies(estimate: Estimate) -> bool:
+    return estimate.runs > 1 and estimate.high - estimate.low > 1e-9 * abs(estimate.mean)
 
 
 def _excess(standing: Standing) -> tuple[float, float]:
@@ -161,7 +164,7 @@ def standings_table(found: Sequence[Standing], title: str, servers: Servers, job
         "decisions that this oracle would not have taken there. Use: busy share of each server"
     )
     note += f" ({', '.join(servers.names)})." if len(servers.names) <= _FEW else ", least and most."
-    if any(standing.delay.high > standing.delay.low for standing in found):
+    if any(_varies(standing.delay) for standing in found):
         note += f" In brackets: 95% intervals over {runs} runs of rules that draw at random; the others play every run alike."
     return Table(
         title,
