@@ -88,8 +88,8 @@ def wrong_states(believed: Fraction, most: int, truth: Fraction = RATIO) -> int:
     return int(disagrees((1, truth), (1, believed), grid(most)).sum())
 
 
-def nearest_above(ratio: Fraction, m: int) -> Fraction:
-    """The least fraction n₁/n₂ > r with 1 ≤ n₁, n₂ ≤ m + 1, or the largest below r where there is none closer."""
+def nearest(ratio: Fraction, m: int) -> Fraction:
+    """The fraction n₁/n₂ ≠ r nearest to r with 1 ≤ n₁, n₂ ≤ m + 1."""
     fractions = {Fraction(a, b) for a in range(1, m + 2) for b in range(1, m + 2)} - {ratio}
     return min(fractions, key=lambda f: abs(f - ratio))
 
@@ -120,7 +120,7 @@ def claims() -> list[Verdict]:
             for sign in (-1, 1):
                 inside = ratio + sign * gap * Fraction(999, 1000)
                 wrong += int(disagrees((1, ratio), (1, inside), grid(m)).sum())
-            edge = nearest_above(ratio, m)
+            edge = nearest(ratio, m)
             assert abs(edge - ratio) == gap
             beyond = edge + (edge - ratio) / 10**6
             right += int(disagrees((1, ratio), (1, beyond), grid(m)).any())

@@ -28,7 +28,7 @@ LINEAR = "Greedy's regret is linear over the horizon: its last third brings a th
 FLAT = "LASED's regret levels off: the last third brings less than 1% of it"
 LESS = "LASED accumulates less regret than Greedy"
 FASTEST = "LASED has fewer customers in the system than Greedy"
-QUICK = "LASED converges quickly: 90% of its regret comes in the first tenth of the arrivals"
+QUICK = "LASED converges quickly (our reading: 90% of its regret comes in the first tenth of the arrivals)"
 
 
 def claims(result: Result) -> list[Verdict]:

@@ -33,6 +33,8 @@ from . import _lased
 
 NAME, REFERENCE = "lased-fixed-estimates", "LASED, Section 7.1"
 LOADS = (0.3, 0.5, 0.7, 0.9)
+#: Their colours.
+COLOURS = dict(zip(LOADS, (_lased.SKY, _lased.GREEN, _lased.ORANGE, _lased.VERMILION), strict=True))
 #: Loads at which LASED is said to level off.
 LOW = (0.3, 0.5)
 #: Load at which 1 % of the decisions are to be wrong.
@@ -203,13 +205,12 @@ def draw(cells: Sequence[Sequence[Cell]], out: Path) -> list[Path]:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import FuncFormatter
 
-    colours = dict(zip(LOADS, (_lased.SKY, _lased.GREEN, _lased.ORANGE, _lased.VERMILION), strict=True))
     figure = _lased.new_figure(10.4, 7.6)
     axes = figure.subplots(2, 2, width_ratios=[1.0, 1.15])
     for row, group in enumerate(cells):
         plain, fine = axes[row]
         for cell in group:
-            arrivals, colour = cell.result.arrivals, colours[cell.load]
+            arrivals, colour = cell.result.arrivals, COLOURS[cell.load]
             _lased.draw_curve(plain, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
             plain.plot(arrivals, cell.exact * arrivals, color="black", linestyle=(0, (1, 2.2)), linewidth=1.3)
             _lased.draw_curve(fine, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
@@ -234,7 +235,7 @@ def draw(cells: Sequence[Sequence[Cell]], out: Path) -> list[Path]:
         fine.set_title("the same on logarithmic axes", fontsize=10, loc="left")
         for axis in (plain, fine):
             _lased.bare(axis)
-    handles = [Line2D([], [], color=colours[load], linewidth=2.5, label=f"load {load:g}") for load in LOADS]
+    handles = [Line2D([], [], color=COLOURS[load], linewidth=2.5, label=f"load {load:g}") for load in LOADS]
     handles += [
         Line2D([], [], color="0.35", linewidth=1.7, label="ESED"),
         Line2D([], [], color="black", linestyle=(0, (1, 2.2)), linewidth=1.3, label="ESED, exact stationary slope"),
