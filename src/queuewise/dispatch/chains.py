@@ -24,8 +24,8 @@ Places = NDArray[np.int32]
 
 #: Sweeps after which an iteration gives up, and how often its residual is looked at.
 MOST_SWEEPS, LOOK_EVERY = 20_000, 4
-#: Residual, relative to the flow through the states, at which rounding is all that is left.
-ROUNDING = 4e-16
+#: Residual, relative to the flow through the states, at which rounding is all that is left; looks without progress that say so.
+ROUNDING, PATIENCE = 1e-15, 4
 #: Logarithm of the least mass that a level is given, so that levels never visited do not vanish in double precision.
 LEAST_LOG = -500.0
 #: Rounds of policy improvement that are tried; a handful is what it takes.
@@ -201,19 +201,24 @@ def _settle(
         _relax(x, source, above, below, out, up, down)
         _spread(x, levels, deaths, arrival_rate)
         if sweep % every == 0:
+            # Errors leave the chain as a wave that climbs the levels, so the residual counts by the square of the level, as the
+            # error bound counts it.
             residual, flow = 0.0, 0.0
-            for s in range(states):
-                total = -out[s] * x[s]
-                for i in range(n):
-                    total += above[s, i] * x[up[s, i]] + below[s, i] * x[down[s, i]]
-                residual += abs(total)
-                flow += out[s] * x[s]
+            for level in range(levels.shape[0] - 1):
+                amiss, through = 0.0, 0.0
+                for s in range(levels[level], levels[level + 1]):
+                    total = -out[s] * x[s]
+                    for i in range(n):
+                        total += above[s, i] * x[up[s, i]] + below[s, i] * x[down[s, i]]
+                    amiss += abs(total)
+                    through += out[s] * x[s]
+                residual += amiss * (1.0 + level) ** 2
+                flow += through * (1.0 + level) ** 2
             if residual <= enough * flow:
                 return sweep
-            if residual > 0.7 * best and residual <= 1e-13 * flow:  # rounding: it has stopped to fall
-                stalled += 1
-                if stalled >= 2:
-                    return sweep
+            stalled = 0 if residual < 0.9 * best else stalled + 1
+            if stalled >= PATIENCE and residual <= 1e-12 * flow:  # rounding: it has stopped to fall
+                return sweep
             best = min(best, residual)
     return most
 
@@ -286,10 +291,9 @@ def _until_empty(
         if sweep % every == 0:
             if largest <= enough * scale:
                 return sweep
-            if largest > 0.7 * best and largest <= 1e-13 * size:  # rounding: it has stopped to fall
-                stalled += 1
-                if stalled >= 2:
-                    return sweep
+            stalled = 0 if largest < 0.9 * best else stalled + 1
+            if stalled >= PATIENCE and largest <= 1e-12 * size:  # rounding: it has stopped to fall
+                return sweep
             best = min(best, largest)
         _correct(x, shape, residual, levels, deaths, arrival_rate, lost)
     return most
@@ -375,7 +379,7 @@ def best_routing(states: Lattice, arrival_rate: float, rates: Floats, slots: Int
     routing = start.copy()
     inside = states.levels[-2]
     first, mean, rounds = 0.0, 0.0, 0
-    for rounds in range(MOST_IMPROVEMENTS):  # noqa: B007
+    for rounds in range(MOST_IMPROVEMENTS):
         here = chain(states, arrival_rate, rates, slots, routing)
         law = stationary(here)
         mean = float(law @ number)

@@ -23,15 +23,21 @@ the mean number is off by at most E (1 + π̃(|q|))/(1 − E), and the probabili
 V = s(Aφ + U). φ(q) = Σ_i Σ_{k ≤ q_i} x_i(k)/w_i with the weights w and levels x_i(k) = max(c_i, k) by which the rule compares
 (LASED (17) is the case of two servers with one slot). With the true weights w* = cμ, and d_i(q) x_i(q_i) = w*_i q_i,
 
-    Qφ(q) = λ min_i x_i(q_i + 1)/w_i − Σ_i w*_i q_i/w_i ≤ −(1 − ρ) Σ_i w*_i q_i/w_i + ρ Σ_i c_i w*_i/w_i,
+    Qφ(q) = λt − Σ_i w*_i q_i/w_i,   t = min_i x_i(q_i + 1)/w_i.
 
-because a minimum is at most the average with weights w*_i/Σw*. So Aφ does it where |q| is large. U, of the states with
-|q| ≤ L and 0 elsewhere, is the expected time spent, until empty or above L, where Aφ does not, weighted by what is missing there;
-s ≥ 1 makes up for U being solved to three digits. The inequality is then looked up in every state of level ≤ L and follows from
-the line above beyond. (A rule that counts other slots ĉ_i < c_i than there are loses up to μ_i c_i²/(4w_i) for each server.)
+Since x_i(k) < k + c_i, every q_i is at least w_i t − c_i; with N = |q|, c = Σc_i, W = Σw_i and K = Σ c_i w*_i/w_i therefore
 
-Proven, up to rounding in looking it up: for `sed`, `sed_ratio`, `esed` and `jsq`. For other rules the inequality is looked up in
-every state of level ≤ L and *taken to hold* beyond; `Stationary.proven` says which. Queue-blind rules are solved in closed form.
+    Qφ(q) ≤ K − (Σw*_i − λ)t − min_i(w*_i/w_i) (N + c − tW) ≤ K − σ(N + c),   σ = min(min_i w*_i/w_i, (Σw*_i − λ)/W),
+
+the middle being linear in t, and largest at t = 0 or at t = (N + c)/W. So Aφ does it where N is large. U is, in
+the solved chain, the expected time spent until empty where Aφ does not, weighted by what is missing there, and beyond level L
+the largest value that it has on it, from where it can only fall. s ≥ 1 makes up for U being solved to three digits. The
+inequality is looked up in every state of level ≤ L, and follows from the line above beyond. (A rule that counts ĉ_i < c_i
+slots has K larger by up to μ_i c_i²/(4w_i) for each such server.)
+
+Proven, up to rounding in looking it up: for `sed`, `sed_ratio`, `esed` and `jsq`. For other rules the inequality is looked up
+in every state of level ≤ L and *taken to hold* beyond, and where it fails (`jiq` close to its own limit), twice the H of the
+solved chain is *taken* for V. `Stationary.proven` says which. Queue-blind rules are solved in closed form.
 """
 
 from __future__ import annotations
@@ -39,10 +45,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
 
 from ..fields import require_count, require_number, require_positive
 from . import chains, engine
@@ -58,6 +65,8 @@ Ints = NDArray[np.int64]
 
 #: States that a chain may have: about 100 bytes each, and some seconds for as many as this.
 MOST_STATES = 3_000_000
+#: How many times the tolerance ρ^L may be, at the most states, for a solution to be tried.
+HOPELESS = 1e3
 #: Decay of the law from level to level above which a rule is held to be unstable.
 FLAT = 0.9995
 
@@ -120,8 +129,10 @@ def mmc(arrival_rate: float, service_rate: float, servers: int) -> Queue:
         blocked = offered * blocked / (k + offered * blocked)
     waits = blocked / (1.0 - load * (1.0 - blocked))  # Erlang's C
     waiting = waits * load / (1.0 - load)
-    full = waits * (1.0 - load)  # P(N = c)
-    empty = math.exp(math.log(full) + math.lgamma(servers + 1) - servers * math.log(offered))
+    counts = np.arange(servers + 1)
+    terms = counts * math.log(offered) - gammaln(counts + 1.0)  # log of π(k)/π(0) for k ≤ c
+    terms[-1] -= math.log1p(-load)
+    empty = math.exp(-float(logsumexp(terms)))
     return Queue(
         waiting + offered,
         waiting / arrival_rate + 1.0 / service_rate,
@@ -136,7 +147,7 @@ def mmc(arrival_rate: float, service_rate: float, servers: int) -> Queue:
 def _mmc_law(arrival_rate: float, service_rate: float, servers: int, most: int) -> Floats:
     """P(N = k) for k = 0..most: π(k) = π(k − 1) λ/(min(k, c)μ)."""
     if arrival_rate == 0.0:
-        return np.eye(1, most + 1)[0]
+        return np.asarray(np.eye(1, most + 1)[0])
     k = np.arange(1, most + 1)
     steps = np.log(arrival_rate) - np.log(np.minimum(k, servers) * service_rate)
     empty = math.log(mmc(arrival_rate, service_rate, servers).empty_probability)
@@ -176,7 +187,8 @@ class Stationary:
     @property
     def queue(self) -> Ints:
         """int64[S, n]."""
-        return _lattice(len(self.shares), self.level).queue
+        states: Ints = _lattice(len(self.shares), self.level).queue
+        return states
 
     @property
     def law(self) -> Floats:
@@ -246,11 +258,15 @@ def _check_system(system: System) -> None:
     if process != "poisson":
         raise ValueError(f"arrivals must be Poisson for an exact solution, not {process}; simulate the others")
     if system.service.name != "exponential":
-        raise ValueError(f"service must be exponential for an exact solution, not {system.service.name}; simulate the others")
+        raise ValueError(
+            f"service must be exponential for an exact solution, not {system.service.name}; simulate the others"
+        )
     if len(system.rates) > 1:
         raise ValueError("service_rates must be constant for an exact solution, not a schedule")
     if system.load >= 1.0:
-        raise ValueError(f"arrival_rate must leave the load below 1 for a stationary law to exist, not {system.load:.4g}")
+        raise ValueError(
+            f"arrival_rate must leave the load below 1 for a stationary law to exist, not {system.load:.4g}"
+        )
 
 
 def _check_policy(policy: str | Policy) -> Policy:
@@ -294,7 +310,11 @@ def _rule(system: System, policy: Policy) -> _Rule:
 
     def law(queue: Ints) -> Floats:
         found = np.asarray(policy.law(params, weights, queue, slots), dtype=np.float64)  # type: ignore[misc]
-        if found.shape != queue.shape or not (found >= 0.0).all() or not np.allclose(found.sum(axis=1), 1.0, atol=1e-12):
+        if (
+            found.shape != queue.shape
+            or not (found >= 0.0).all()
+            or not np.allclose(found.sum(axis=1), 1.0, atol=1e-12)
+        ):
             raise ValueError(f"policy: the law of {policy.name} must be probabilities of every server in every state")
         return found
 
@@ -336,47 +356,62 @@ def _bound(system: System, rule: _Rule, chain: Chain, law: Floats) -> _Bound:
 
     # φ, what one job more adds to it, and its drift.
     n = system.servers
-    steps = np.maximum(rule.slots[:, None], np.arange(1, level + 2)) / rule.weights[:, None]  # x_i(k)/w_i for k = 1..L + 1
+    steps = (
+        np.maximum(rule.slots[:, None], np.arange(1, level + 2)) / rule.weights[:, None]
+    )  # x_i(k)/w_i for k = 1..L + 1
     sums = np.concatenate([np.zeros((n, 1)), np.cumsum(steps, axis=1)], axis=1)
     energy = np.sum([sums[i, queue[:, i]] for i in range(n)], axis=0)
     more = np.stack([steps[i, queue[:, i]] for i in range(n)], axis=1)
     less = np.stack([steps[i, np.maximum(queue[:, i] - 1, 0)] for i in range(n)], axis=1)  # d_i is 0 where q_i is
     drift = rate * (chain.routing * more).sum(axis=1) - (chain.leaving * less).sum(axis=1)
 
-    slope, constant = 0.0, 0.0
+    slope, constant, jobs = 0.0, 0.0, float(rule.slots.sum())
     if rule.proven:
-        slope = (1.0 - system.load) * float((true / rule.weights).min())
-        short = np.maximum(system.slot_counts - rule.slots, 0) > 0
-        constant = system.load * float((true / rule.weights * rule.slots).sum())
-        constant += float((short * system.rates[0] * system.slot_counts**2 / (4.0 * rule.weights)).sum())
+        slope = _slope(system, rule)  # σ
+        fewer = rule.slots < system.slot_counts
+        constant = float((true / rule.weights * rule.slots).sum())  # K
+        constant += float((fewer * system.rates[0] * system.slot_counts**2 / (4.0 * rule.weights)).sum())
         factor = 2.0 / slope
+    elif (drift[last:] >= 0.0).any():
+        return _guess(system, chain, law, number)
     else:
-        if (drift[last:] >= 0.0).any():
-            return _NO_BOUND
         factor = 2.0 * float((number[last:] / -drift[last:]).max())
 
     missing = np.maximum(number + factor * drift, 0.0)
-    within = chains.until_empty(chain, missing, law, lost=False, accuracy=1e-3)
+    within = chains.until_empty(chain, missing, law, accuracy=1e-3)
+    highest = float(within[last:].max())
     total = factor * drift - within * (rate + chain.leaving.sum(axis=1)) + (chain.leaving * within[down]).sum(axis=1)
     total[:last] += rate * (chain.routing[:last] * within[up[:last]]).sum(axis=1)
+    total[last:] += rate * highest
     if (total[1:] >= 0.0).any():
+        return _NO_BOUND if rule.proven else _guess(system, chain, law, number)
+    if rule.proven and factor * (slope * (level + 1 + jobs) - constant) < level + 1:
         return _NO_BOUND
-    if rule.proven:  # the levels beyond: at L + 1 U ends, from there on it is 0
-        end = system.capacity * float(within[last:].max())
-        if factor * (slope * (level + 1) - constant) - end < level + 1:
-            return _NO_BOUND
     scale = max(1.0, float((number[1:] / -total[1:]).max()))
     below = scale * (factor * energy + within)
-    above = scale * factor * (energy[last:] + (chain.routing[last:] * more[last:]).sum(axis=1))
+    above = scale * (factor * (energy[last:] + (chain.routing[last:] * more[last:]).sum(axis=1)) + highest)
     lost = rate * float(law[last:] @ np.maximum(below[last:], above))
     return _Bound(lost, float(np.abs(chains.residual(chain, law)) @ below))
+
+
+def _slope(system: System, rule: _Rule) -> float:
+    """σ as at the head of this module."""
+    true = system.slot_counts * system.rates[0]
+    return min(float((true / rule.weights).min()), (system.capacity - system.rate) / float(rule.weights.sum()))
+
+
+def _guess(system: System, chain: Chain, law: Floats, number: Floats) -> _Bound:
+    """E with twice the solved chain's own H, of the highest levels, for V: an estimate."""
+    last = chain.lattice.levels[-2]
+    value = 2.0 * chains.until_empty(chain, number, law, accuracy=1e-3)
+    lost = system.rate * float(law[last:] @ value[last:])
+    return _Bound(lost, float(np.abs(chains.residual(chain, law)) @ value))
 
 
 def _first_level(system: System, rule: _Rule, tolerance: float) -> int:
     """A guess: the level at which a law that decays as ρ^N, spread as the weights are, meets the bound."""
     load = min(max(system.load, 1e-3), 0.9999)
-    true = system.slot_counts * system.rates[0]
-    slope = (1.0 - load) * float((true / rule.weights).min())
+    slope = _slope(system, rule)
     spread = float(rule.weights.sum())
     total = float(system.slot_counts.sum())
     level = 4.0
@@ -402,6 +437,8 @@ def _solve(
         most += 1
     while chains.count_states(system.servers, most) > MOST_STATES:
         most -= 1
+    if system.load ** max(0.0, most - float(system.slot_counts.sum())) > min(1.0, HOPELESS * tolerance):
+        raise ValueError(_too_large(system, tolerance, most))
     level = min(level, most)
     while True:
         chain, law = _solve_at(system, rule, level)
@@ -421,20 +458,24 @@ def _solve(
                 f"more jobs are no less likely than fewer (ratio {decay:.4g} from one number to the next)"
             )
         if level >= most:
-            raise ValueError(
-                f"tolerance: {tolerance:g} cannot be met with {MOST_STATES} states: {system.servers} servers at load "
-                f"{system.load:.3g} allow {level} jobs, which leaves {found:.1g}; allow more, give level=, or simulate"
-            )
-        further = math.log(2.0 * found / tolerance) / -math.log(max(decay, 1e-6)) if math.isfinite(found) else 0.3 * level
+            raise ValueError(_too_large(system, tolerance, most))
+        further = (
+            math.log(2.0 * found / tolerance) / -math.log(max(decay, 1e-6)) if math.isfinite(found) else 0.3 * level
+        )
         level = min(most, level + max(4, math.ceil(further)))
+
+
+def _too_large(system: System, tolerance: float, level: int) -> str:
+    return (
+        f"tolerance: {tolerance:g} cannot be met with {MOST_STATES} states, which is {level} jobs in {system.servers} servers, "
+        f"at load {system.load:.3g}; allow more, give level=, or simulate"
+    )
 
 
 # --- the public face --------------------------------------------------------------------------------------------------
 
 
-def stationary(
-    system: System, policy: str | Policy, tolerance: float = 1e-8, level: int | None = None
-) -> Stationary:
+def stationary(system: System, policy: str | Policy, tolerance: float = 1e-8, level: int | None = None) -> Stationary:
     """The stationary law of a system under a routing rule.
 
     Parameters
@@ -448,8 +489,8 @@ def stationary(
 
     Returns
     -------
-    Stationary : see there. Queue-blind rules are solved in closed form, as independent M/M/c_i queues (unless `level` is given):
-        only `number` is then cut, where less than the tolerance is left.
+    Stationary : see there. Queue-blind rules are solved in closed form, as independent M/M/c_i queues (unless `level` is
+        given): only `number` is then cut, where less than the tolerance is left.
 
     Raises
     ------
@@ -486,9 +527,11 @@ def stationary(
 def _blind_shares(system: System, policy: Policy) -> Floats | None:
     """The rule's probabilities where they are the same in every state, as far as a few states show; else None."""
     n = system.servers
-    deep = int(system.slot_counts.max()) + 2
+    deep = 10**9
     probes = [np.zeros(n, np.int64), np.full(n, deep, np.int64)]
-    probes += [row * deep for row in np.eye(n, dtype=np.int64)] + [deep - row * deep for row in np.eye(n, dtype=np.int64)]
+    probes += [row * deep for row in np.eye(n, dtype=np.int64)] + [
+        deep - row * deep for row in np.eye(n, dtype=np.int64)
+    ]
     law = _rule(system, policy).law(np.array(probes))
     return np.asarray(law[0]) if (law == law[0]).all() else None
 
@@ -599,8 +642,8 @@ def busy_period(system: System, policy: str | Policy, tolerance: float = 1e-8) -
 
 def _moments(chain: Chain, law: Floats) -> tuple[float, float]:
     """E[B], E[B²]."""
-    first = chains.until_empty(chain, np.ones(len(law)), law)
-    second = chains.until_empty(chain, 2.0 * first, law)
+    first = chains.until_empty(chain, np.ones(len(law)), law, accuracy=1e-11)
+    second = chains.until_empty(chain, 2.0 * first, law, accuracy=1e-11)
     start, up = chain.routing[0], chain.lattice.up[0]
     return float(start @ first[up]), float(start @ second[up])
 
