@@ -127,6 +127,13 @@ def settling(result: Result, name: str, share: float = 0.95) -> Floats:
     return np.asarray(np.log10(result.arrivals[first]))
 
 
+def stuck(result: Result) -> NDArray[np.int64]:
+    """Runs in which LASED spent the last third in a single episode, and so learned nothing in it."""
+    episodes = result._columns["lased.episode"]
+    since = int(np.searchsorted(result.arrivals, int(result.arrivals[-1]) * 40 // _EVENLY))
+    return np.flatnonzero(episodes[:, since] == episodes[:, -1])
+
+
 def known(value: float) -> Estimate:
     """A number without error, for claims about what is computed and not simulated."""
     return Estimate(value, value, value, 0.0, 2)
