@@ -25,7 +25,7 @@ Places = NDArray[np.int32]
 #: Sweeps after which an iteration gives up, and how often its residual is looked at.
 MOST_SWEEPS, LOOK_EVERY = 20_000, 4
 #: Residual, relative to the flow through the states, at which rounding is all that is left; looks without progress that say so.
-ROUNDING, PATIENCE = 1e-15, 4
+ROUNDING, PATIENCE = 1e-15, 12
 #: Logarithm of the least mass that a level is given, so that levels never visited do not vanish in double precision.
 LEAST_LOG = -500.0
 #: Rounds of policy improvement that are tried; a handful is what it takes.

@@ -371,7 +371,11 @@ def _bound(system: System, rule: _Rule, chain: Chain, law: Floats) -> _Bound:
         fewer = rule.slots < system.slot_counts
         constant = float((true / rule.weights * rule.slots).sum())  # K
         constant += float((fewer * system.rates[0] * system.slot_counts**2 / (4.0 * rule.weights)).sum())
-        factor = 2.0 / slope
+        # A(σ(N + c) − K) ≥ N has to hold from N = L + 1 on; twice 1/σ does where L is large, more where it is not.
+        room = slope * (level + 1 + jobs) - constant
+        if room <= 0.0:
+            return _NO_BOUND
+        factor = max(2.0 / slope, 1.01 * (level + 1) / room)
     elif (drift[last:] >= 0.0).any():
         return _guess(system, chain, law, number)
     else:
@@ -385,8 +389,6 @@ def _bound(system: System, rule: _Rule, chain: Chain, law: Floats) -> _Bound:
     total[last:] += rate * highest
     if (total[1:] >= 0.0).any():
         return _NO_BOUND if rule.proven else _guess(system, chain, law, number)
-    if rule.proven and factor * (slope * (level + 1 + jobs) - constant) < level + 1:
-        return _NO_BOUND
     scale = max(1.0, float((number[1:] / -total[1:]).max()))
     below = scale * (factor * energy + within)
     above = scale * (factor * (energy[last:] + (chain.routing[last:] * more[last:]).sum(axis=1)) + highest)
