@@ -374,7 +374,7 @@ def test_sed_is_no_better_than_the_best():
         others = [exact.stationary(system, policy).mean_number for policy in (jsq(), sed_ratio("3/2"))]
         assert best.mean_number <= min(others) + 1e-8
     assert exact.optimal(System(1.6, [1, 1])).gap < 1e-9  # equal servers: the shortest queue is optimal (Winston 1977)
-    assert exact.optimal(System(9.9, [1, 10])).gap > 1e-4
+    assert exact.optimal(System(8.8, [1, 10])).gap > 0.1
 
 
 def test_table_and_policy_agree():
@@ -526,7 +526,7 @@ def test_simulator_of_rules_that_draw():
 @pytest.mark.slow
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.9, 0.95])
 def test_simulator_of_two_servers_at_length(load):
-    held_against(System(15 * load, TWO), [sed(), jsq(), sed_ratio("5/3")], 1_000_000, runs=40, warm=20_000)
+    held_against(System(15 * load, TWO), [sed(), jsq(), sed_ratio("5/3")], 400_000, runs=40, warm=20_000)
 
 
 @pytest.mark.slow

@@ -28,8 +28,8 @@ MOST_SWEEPS, LOOK_EVERY = 20_000, 4
 ROUNDING, PATIENCE = 1e-15, 12
 #: Logarithm of the least mass that a level is given, so that levels never visited do not vanish in double precision.
 LEAST_LOG = -500.0
-#: Rounds of policy improvement that are tried; a handful is what it takes.
-MOST_IMPROVEMENTS = 100
+#: Rounds of policy improvement that are tried (a handful is what it takes), and the relative fall of the mean that ends them.
+MOST_IMPROVEMENTS, SETTLED = 100, 1e-13
 
 
 class Lattice(NamedTuple):
@@ -223,34 +223,22 @@ def _settle(
     return most
 
 
-def _correct(
-    x: Floats, shape: Floats, residual: Floats, levels: Ints, deaths: Floats, arrival_rate: float, lost: bool
-) -> None:
+def _correct(x: Floats, shape: Floats, residual: Floats, levels: Ints, deaths: Floats, arrival_rate: float) -> None:
     """Add to each level the constant e(N) with which the residual, averaged over the level by `shape`, vanishes on the chain
-    of levels: d̄(N) (e(N) − e(N − 1)) = λ (e(N + 1) − e(N)) + R(N), e(0) = 0, and e(L + 1) = e(L) where arrivals at level L
-    are lost, else 0."""
+    of levels. With steps D(N) = e(N) − e(N − 1): d̄(N) D(N) = λ D(N + 1) + R(N), e(0) = 0, D(L + 1) = 0."""
     count = levels.shape[0] - 1
-    mean = np.zeros(count)  # R(N)
-    leaving = np.ones(count)  # d̄(N)
-    for level in range(1, count):
-        mass, first, second = 0.0, 0.0, 0.0
+    steps = np.zeros(count + 1)
+    for level in range(count - 1, 0, -1):
+        amiss, leaving = 0.0, 0.0
+        mass = 0.0
         for s in range(levels[level], levels[level + 1]):
             mass += shape[s]
-            first += shape[s] * residual[s]
-            second += shape[s] * deaths[s]
-        mean[level] = first / mass
-        leaving[level] = second / mass
-    # Steps D(N) = e(N) − e(N − 1) = own(N) + passed(N) D(L + 1), from the top down.
-    own = np.zeros(count + 1)
-    passed = np.zeros(count + 1)
-    passed[count] = 1.0
-    for level in range(count - 1, 0, -1):
-        own[level] = (arrival_rate * own[level + 1] + mean[level]) / leaving[level]
-        passed[level] = arrival_rate * passed[level + 1] / leaving[level]
-    top = 0.0 if lost else -own[1:].sum() / passed[1:].sum()
+            amiss += shape[s] * residual[s]
+            leaving += shape[s] * deaths[s]
+        steps[level] = (arrival_rate * steps[level + 1] * mass + amiss) / leaving
     height = 0.0
     for level in range(1, count):
-        height += own[level] + passed[level] * top
+        height += steps[level]
         for s in range(levels[level], levels[level + 1]):
             x[s] += height
 
@@ -267,7 +255,6 @@ def _until_empty(
     out: Floats,
     deaths: Floats,
     arrival_rate: float,
-    lost: bool,
     most: int,
     every: int,
     enough: float,
@@ -295,15 +282,18 @@ def _until_empty(
             if stalled >= PATIENCE and largest <= 1e-12 * size:  # rounding: it has stopped to fall
                 return sweep
             best = min(best, largest)
-        _correct(x, shape, residual, levels, deaths, arrival_rate, lost)
+        _correct(x, shape, residual, levels, deaths, arrival_rate)
     return most
 
 
 # --- what is asked of a chain -----------------------------------------------------------------------------------------
 
 
-def stationary(chain: Chain) -> Floats:
-    """The stationary law: float64[S], residual Σ_q |(π Q)(q)| a few units of rounding times the flow."""
+def stationary(chain: Chain, start: Floats | None = None) -> Floats:
+    """The stationary law: float64[S], residual Σ_q |(π Q)(q)| a few units of rounding times the flow.
+
+    start : a law to begin the iteration with
+    """
     states = chain.lattice
     last = states.levels[-2]
     above = np.take_along_axis(chain.leaving, states.up, axis=0)
@@ -312,7 +302,7 @@ def stationary(chain: Chain) -> Floats:
     below[states.queue == 0] = 0.0
     deaths = chain.leaving.sum(axis=1)
     out = deaths + chain.arriving.sum(axis=1)
-    found = np.ones(len(deaths))
+    found = np.ones(len(deaths)) if start is None else start.copy()
     arguments = (states.levels, states.up, states.down, above, below, out, deaths, chain.arrival_rate)
     _compile.program(_settle, {})(found, *arguments, MOST_SWEEPS, LOOK_EVERY, ROUNDING)
     return np.asarray(found / found.sum())
@@ -330,24 +320,25 @@ def residual(chain: Chain, law: Floats) -> Floats:
     return np.asarray(found)
 
 
-def until_empty(chain: Chain, source: Floats, law: Floats, *, lost: bool = True, accuracy: float = 1e-12) -> Floats:
+def until_empty(
+    chain: Chain, source: Floats, law: Floats, *, accuracy: float = 1e-12, start: Floats | None = None
+) -> Floats:
     """E_q[∫ source dt until the system is empty] by first-step analysis: float64[S].
 
     source : float64[S] · law : the stationary law, whose shape within each level steers the iteration
-    lost : whether arrivals at level L are lost; else they end the integral
-    accuracy : largest residual of the equations, relative to the largest source
+    accuracy : largest residual of the equations, relative to the largest source · start : values to begin the iteration with
     """
     states = chain.lattice
     above = chain.arriving.copy()
     above[0] = 0.0
     deaths = chain.leaving.sum(axis=1)
-    out = deaths + (above.sum(axis=1) if lost else chain.arrival_rate)
+    out = deaths + above.sum(axis=1)
     out[0] = 1.0
     values = np.array(source, dtype=np.float64)
     values[0] = 0.0
     shape = np.maximum(law, 1e-290)
-    found = np.zeros(len(deaths))
-    arguments = (states.levels, states.up, states.down, above, chain.leaving, out, deaths, chain.arrival_rate, lost)
+    found = np.zeros(len(deaths)) if start is None else start.copy()
+    arguments = (states.levels, states.up, states.down, above, chain.leaving, out, deaths, chain.arrival_rate)
     _compile.program(_until_empty, {})(found, values, shape, *arguments, MOST_SWEEPS, LOOK_EVERY, accuracy)
     return found
 
@@ -373,18 +364,23 @@ def best_routing(states: Lattice, arrival_rate: float, rates: Floats, slots: Int
 
     A rule's relative values are v(q) = E_q[∫ (|q| − g) dt until empty], g its mean number in system; the next rule sends to the
     server with the least v(q + e_i), and keeps the present one where that is no better by more than rounding. It stops where
-    nothing changes, which is the optimum of the chain in which arrivals at level L are lost.
+    nothing changes, which is the optimum of the chain in which arrivals at level L are lost, or where what changes is
+    visited so rarely that the mean no longer falls.
     """
     number = states.queue.sum(axis=1).astype(np.float64)
     routing = start.copy()
     inside = states.levels[-2]
     first, mean, rounds = 0.0, 0.0, 0
+    law: Floats | None = None
+    value: Floats | None = None
     for rounds in range(MOST_IMPROVEMENTS):
         here = chain(states, arrival_rate, rates, slots, routing)
-        law = stationary(here)
-        mean = float(law @ number)
+        law = stationary(here, law)
+        before, mean = mean, float(law @ number)
         first = mean if rounds == 0 else first
-        value = until_empty(here, number - mean, law)
+        if rounds > 0 and before - mean <= SETTLED * mean:
+            break
+        value = until_empty(here, number - mean, law, start=value)
         after = value[states.up[:inside]]
         present = (routing[:inside] * after).sum(axis=1)
         better = after.min(axis=1) < present - 1e-10 * (1.0 + np.abs(present))

@@ -43,6 +43,7 @@ solved chain is *taken* for V. `Stationary.proven` says which. Queue-blind rules
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -434,11 +435,7 @@ def _solve(
         chain, law = _solve_at(system, rule, level)
         return chain, law, _bound(system, rule, chain, law), rule.proven
     level = _first_level(system, rule, tolerance)
-    most = level
-    while chains.count_states(system.servers, most + 1) <= MOST_STATES:
-        most += 1
-    while chains.count_states(system.servers, most) > MOST_STATES:
-        most -= 1
+    most = bisect_right(range(MOST_STATES), MOST_STATES, key=lambda k: chains.count_states(system.servers, k)) - 1
     if system.load ** max(0.0, most - float(system.slot_counts.sum())) > min(1.0, HOPELESS * tolerance):
         raise ValueError(_too_large(system, tolerance, most))
     level = min(level, most)
