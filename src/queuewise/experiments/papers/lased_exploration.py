@@ -139,7 +139,7 @@ def run(request: Request) -> Outcome:
         f"Greedy sends {100 * result.shares('greedy')[1].mean:.2g}% of the jobs to server 2, SED "
         f"{100 * result.shares(ORACLE)[1].mean:.3g}%.",
         f"{100 * forced / max(total, 1e-9):.1f}% of LASED's wrong decisions are forced exploration, over {episodes:,.0f} "
-        f"episodes. In half of the runs the last one had come after {_lased.count(still)} arrivals.",
+        f"episodes. In half of the runs its last wrong decision came within {_lased.count(still)} arrivals.",
     ]
     results = {
         "settings": [
