@@ -13,7 +13,7 @@ function, killed there) gives for every f with f(0) = 0
     π(f) = (π̃(f) + δ_f)/(1 + δ_1),   δ_f = λ Σ_{|q|=L} π̃(q) (Σ_i p_i(q) H_f(q + e_i) − H_f(q)) + Σ_q r(q) H_f(q),
 
 where r = π̃Q̃ is what rounding leaves of the solved chain's balance equations. Nothing in this is approximate. If V ≥ 0
-satisfies V(0) = 0 and QV(q) ≤ −|q| for all q ≠ 0, then H_f ≤ V for f = |q| and for every 0 ≤ f ≤ 1 with f(0) = 0 (Dynkin),
+satisfies V(0) = 0 and QV(q) ≤ −|q| for all q ≠ 0, then |H_f| ≤ V for f = |q| and for every |f| ≤ 1 with f(0) = 0 (Dynkin),
 so that all |δ| are at most
 
     E = λ Σ_{|q|=L} π̃(q) max(V(q), Σ_i p_i(q) V(q + e_i)) + Σ_q |r(q)| V(q),
@@ -388,7 +388,7 @@ def _bound(system: System, rule: _Rule, chain: Chain, law: Floats) -> _Bound:
     total = factor * drift - within * (rate + chain.leaving.sum(axis=1)) + (chain.leaving * within[down]).sum(axis=1)
     total[:last] += rate * (chain.routing[:last] * within[up[:last]]).sum(axis=1)
     total[last:] += rate * highest
-    if (total[1:] >= 0.0).any():
+    if (total[1:] >= 0.0).any() or (factor * energy + within < 0.0).any():
         return _NO_BOUND if rule.proven else _guess(system, chain, law, number)
     scale = max(1.0, float((number[1:] / -total[1:]).max()))
     below = scale * (factor * energy + within)
