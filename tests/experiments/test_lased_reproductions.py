@@ -77,6 +77,18 @@ def test_ratio_of_means_covers_the_truth() -> None:
     assert _lased.ratio(np.zeros(5), np.zeros(5))[:3] == (0.0, 0.0, 0.0)
 
 
+def test_a_ratio_that_one_run_makes_decides_nothing() -> None:
+    """One endless episode in a hundred runs: the share of the regret in the last third is a third by it alone."""
+    total = np.full(100, 1000.0)
+    total[7] = 1e6
+    late = np.zeros(100)
+    late[7] = 1e6 / 3
+    found = _lased.ratio(late, total, at=_lased.LEVEL)
+    assert found.mean == pytest.approx(late.sum() / total.sum())
+    assert found.low < _lased.LEVEL < found.high
+    assert _lased.ratio(late, total).low > _lased.LEVEL
+
+
 def test_words() -> None:
     assert (_lased.count(1234.5), _lased.count(-0.01), _lased.count(math.nan)) == ("1,234", "0.0", "?")
     assert _lased.counted(_lased.known(3.0)) == "3.0 ± 0.0"

@@ -76,20 +76,28 @@ def estimate(values: Any) -> Estimate:
     return Moments.of(np.asarray(values, dtype=np.float64)).estimate(0.95)
 
 
-def linearised(numerator: Any, denominator: Any) -> Floats:
-    """A number a run whose mean is mean/mean and whose spread is that of its linearisation (delta method). 0/0 is 0: what never
-    grew has levelled off."""
+def linearised(numerator: Any, denominator: Any, at: float | None = None) -> Floats:
+    """A number a run whose mean is mean/mean, and whose spread is that of numerator − `at`·denominator (Fieller).
+
+    at : the value that the ratio is compared with, so that the interval lies on one side of it just where the mean of that
+        difference is known to. None for the ratio itself (delta method), which trusts a ratio that one huge run has made.
+        0/0 is 0: what never grew has levelled off.
+    """
     above, below = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     mean = float(below.mean())
     if mean == 0.0:
         return np.zeros(len(below))
     value = float(above.mean()) / mean
-    return np.asarray(value + (above - value * below) / mean)
+    spread = above - (value if at is None else at) * below
+    return np.asarray(value + (spread - spread.mean()) / mean)
 
 
-def ratio(numerator: Any, denominator: Any) -> Estimate:
+def ratio(numerator: Any, denominator: Any, at: float | None = None) -> Estimate:
     """A mean over a mean, with its interval."""
-    return estimate(linearised(numerator, denominator))
+    found = estimate(linearised(numerator, denominator, at))
+    # Rounding apart that is the mean already; 0 shall be 0.
+    value = float(np.mean(numerator)) / float(np.mean(denominator)) if np.any(denominator) else 0.0
+    return found._replace(mean=value)
 
 
 def regrets(result: Result, name: str) -> Floats:
@@ -110,9 +118,14 @@ def grown(result: Result, name: str, since: float) -> Floats:
     return np.asarray(regret_at(result, name, 1.0) - regret_at(result, name, since))
 
 
-def last_share(result: Result, name: str, since: float = 2 / 3) -> Estimate:
-    """The share of a run's regret that comes after this share of its arrivals."""
-    return ratio(grown(result, name, since), regret_at(result, name, 1.0))
+def last_share(result: Result, name: str, since: float = 2 / 3, at: float | None = None) -> Estimate:
+    """The share of the mean regret that comes after this share of the arrivals; `at` is what it is compared with."""
+    return ratio(grown(result, name, since), regret_at(result, name, 1.0), at)
+
+
+def levels_off(result: Result, name: str) -> Estimate:
+    """The share of the mean regret in the last third, to compare with LEVEL."""
+    return last_share(result, name, at=LEVEL)
 
 
 def slope(result: Result, name: str) -> Estimate:

@@ -39,10 +39,10 @@ def claims(result: Result) -> list[Verdict]:
         Part("above 31%", [third], 1 / 3 - NEAR_THIRD, "above"),
         Part("below 35%", [third], 1 / 3 + NEAR_THIRD),
     ]
-    after_a_tenth = _lased.last_share(result, "lased", 0.1)
+    after_a_tenth = _lased.last_share(result, "lased", 0.1, at=0.1)
     return [
         Claim(LINEAR, REFERENCE, way, linear).judge(),
-        Claim(FLAT, REFERENCE, way, [Part("last third", [_lased.last_share(result, "lased")], _lased.LEVEL)]).judge(),
+        Claim(FLAT, REFERENCE, way, [Part("last third", [_lased.levels_off(result, "lased")], _lased.LEVEL)]).judge(),
         Claim(QUICK, REFERENCE, way, [Part("after the first tenth", [after_a_tenth], 0.1)]).judge(),
         Claim(LESS, REFERENCE, way, [Part("difference", [result.compare("lased", "greedy")])]).judge(),
         Claim(

@@ -163,7 +163,7 @@ def claims(cells: Sequence[Cell]) -> list[Verdict]:
             parts.append(Part(cell.label, [_lased.estimate(grown[0] - grown[1])]))
         judged.append(Claim(SLOWER, REFERENCE, f"{way}; {words}", parts).judge())
     flat = [
-        Part(cell.label, [_lased.last_share(cell.result, "lased")], _lased.LEVEL) for cell in cells if cell.load in LOW
+        Part(cell.label, [_lased.levels_off(cell.result, "lased")], _lased.LEVEL) for cell in cells if cell.load in LOW
     ]
     return [*judged, Claim(FLAT, REFERENCE, way, flat).judge()]
 
