@@ -83,9 +83,15 @@ CASES = {
 NEEDED = {
     "sed_ratio": lambda n: {"ratio": "5/3"},
     "esed": lambda n: {"rates": [1 + 0.3 * i for i in range(n)]},
+    "optimal": lambda n: {"level": 12},
 }
 #: Rules for so many servers only.
-ONLY = {"sed_ratio": lambda n: n == 2, "power_of_d": lambda n: n >= 2, "sed_of_d": lambda n: n >= 2}
+ONLY = {
+    "sed_ratio": lambda n: n == 2,
+    "optimal": lambda n: n == 2,
+    "power_of_d": lambda n: n >= 2,
+    "sed_of_d": lambda n: n >= 2,
+}
 
 
 def options_for(name: str, n: int) -> dict[str, Any]:
@@ -238,9 +244,9 @@ VARIANTS = [
     ("paper", "greedy", {"initial_rates": [5, 0.1]}),
     ("equal", "greedy", {"initial_rates": ["1/3", 2]}),
     ("thirty", "greedy", {"initial_rates": [30 - i for i in range(30)]}),
-    ("paper", "optimistic_sed", {"initial_rates": [5, 0.1], "confidence": 0.5}),
-    ("crowded", "optimistic_sed", {"confidence": 2.0, "enough": 3.0}),
-    ("slots", "optimistic_sed", {"enough": 1.0}),
+    ("paper", "optimistic_sed", {"initial_rates": [5, 0.1], "patience": 20.0}),
+    ("crowded", "optimistic_sed", {"confidence": 2.0, "patience": 3.0, "samples": 0.0}),
+    ("slots", "optimistic_sed", {"patience": 0.5, "samples": 0.3}),
     ("paper", "thompson_sed", {"initial_rates": [5, 0.1]}),
     ("paper", "dispatch_bandit", {"initial_rates": [5, 0.1]}),
     ("three", "dispatch_bandit", {"scale": 0.0, "initial_rates": [1, 2, 3]}),
@@ -309,7 +315,9 @@ def test_arrivals_and_departures_at_the_same_time(name):
         compare(make(name, **options_for(name, 3)), Case(system, 800, continuous=False))
 
 
-@pytest.mark.parametrize("options", [{}, {"confidence": 3.0}, {"confidence": 0.01, "enough": 2.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"confidence": 3.0, "patience": 1.0}, {"confidence": 0.5, "patience": 2.0, "samples": 0.2}]
+)
 @pytest.mark.parametrize("case", ["paper", "crowded", "slots", "own"])
 def test_upper_bounds_of_the_rates(case, options):
     """Decisions alone forgive small errors."""

@@ -267,6 +267,44 @@ class SedRatio(Rule):
         return by_delay(view, [Fraction(1), self.ratio], self.ties, self.draws)
 
 
+class Optimal(Rule):
+    """The least mean number of jobs with up to 2 L of them, arrivals at 2 L lost: relative value iteration; SED beyond L."""
+
+    def __init__(self, facts: Facts, draws: Draws, level: int = 12, ties: str = "lowest") -> None:
+        super().__init__(facts, draws, ties)
+        self.level = level
+        arrival, mu, c = facts.arrival_rate, [float(rate) for rate in facts.rates], facts.slots
+        total = arrival + sum(m * k for m, k in zip(mu, c, strict=True))
+        states = [(i, j) for i in range(2 * level + 1) for j in range(2 * level + 1 - i)]
+        self.value = dict.fromkeys(states, 0.0)
+        for _ in range(100_000):
+            new = {}
+            for i, j in states:
+                left, right = mu[0] * min(i, c[0]), mu[1] * min(j, c[1])
+                come = min(self.after(i, j))
+                down = left * self.value[max(i - 1, 0), j] + right * self.value[i, max(j - 1, 0)]
+                stay = (total - arrival - left - right) * self.value[i, j]
+                new[i, j] = (i + j + arrival * come + down + stay) / total
+            steps = [new[state] - self.value[state] for state in states]
+            self.value = {state: new[state] - new[0, 0] for state in states}
+            if max(steps) - min(steps) < 1e-11:
+                break
+
+    def after(self, i: int, j: int) -> list[float]:
+        """The values of joining either server."""
+        if i + j == 2 * self.level:
+            return [self.value[i, j]] * 2
+        return [self.value[i + 1, j], self.value[i, j + 1]]
+
+    def decide(self, view: View) -> Decision:
+        i, j = view.queues
+        if i + j > self.level:
+            return by_delay(view, view.rates, self.ties, self.draws)
+        values = self.after(i, j)
+        near = frozenset(k for k in (0, 1) if values[k] - min(values) < 1e-6)
+        return Decision(values.index(min(values)), EXPLOIT, near)
+
+
 class Esed(Rule):
     """SED with fixed estimates."""
 
@@ -508,7 +546,7 @@ class Lased(Learner):
 
 
 class OptimisticSed(Learner):
-    """SED on U_i, the largest y N/S with N(y - 1 - ln y) = f = c ln(1 + arrivals)."""
+    """SED on U_i, the largest y N/S with N(y - 1 - ln y) = f = c max(0, ln(v/k)), v visits to as many jobs as now."""
 
     bounds: Sequence[float] = ()  # of the last decision
 
@@ -517,21 +555,24 @@ class OptimisticSed(Learner):
         facts: Facts,
         draws: Draws,
         initial_rates: Sequence[Any] | None = None,
-        confidence: float = 0.1,
-        enough: float | None = None,
+        confidence: float = 1.0,
+        patience: float = 2000.0,
+        samples: float = 1.0,
         ties: str = "lowest",
     ) -> None:
         super().__init__(facts, draws, initial_rates, ties)
-        self.confidence, self.enough = confidence, math.inf if enough is None else enough
+        self.confidence, self.patience, self.samples = confidence, patience, samples
+        self.found: list[int] = []  # by every arrival
 
     def upper(self, view: View, i: int) -> float:
-        log_arrivals = math.log(view.arrivals + 1)
-        f, n = self.confidence * log_arrivals, len(self.times[i])
-        s = self.sums[i] + view.stations[i].elapsed(view.now)
+        n, s = len(self.times[i]), self.sums[i] + view.stations[i].elapsed(view.now)
+        if n + view.queues[i] < self.samples * math.log(view.arrivals + 1):
+            return math.inf
+        here = min(sum(view.queues), 511)
+        visits = 1 + sum(min(jobs, 511) == here for jobs in self.found)
+        f = self.confidence * max(0.0, math.log(visits / self.patience))
         if n == 0:
-            return max(float(self.initial[i]), f / s) if s > 0 else math.inf
-        if n > self.enough * log_arrivals:
-            return n / s
+            return max(float(self.initial[i]), f / s) if s > 0 else float(self.initial[i])
         low, high = 1.0, 2.0
         while n * (high - 1 - math.log(high)) < f:
             high *= 2
@@ -542,6 +583,7 @@ class OptimisticSed(Learner):
 
     def decide(self, view: View) -> Decision:
         self.bounds = [self.upper(view, i) for i in range(self.facts.servers)]
+        self.found.append(sum(view.queues))
         return first_the_untried(view, self.bounds, self.ties, self.draws)
 
 
@@ -629,6 +671,7 @@ RULES: dict[str, type[Rule]] = {
     "greedy": Greedy,
     "optimistic_sed": OptimisticSed,
     "thompson_sed": ThompsonSed,
+    "optimal": Optimal,
     "jsq": Jsq,
     "jiq": Jiq,
     "random": Uniform,

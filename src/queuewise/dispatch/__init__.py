@@ -5,7 +5,7 @@ from what completes, an *oracle* that knows the rates, and *regret*, the number 
 numbers.
 """
 
-from . import arrivals, policies, service, theory
+from . import arrivals, exact, policies, service, theory
 from .checks import check_policy
 from .policies.dispatch_bandit import dispatch_bandit
 from .policies.esed import esed
@@ -14,6 +14,7 @@ from .policies.jiq import jiq
 from .policies.jsq import jsq
 from .policies.lased import lased
 from .policies.least_loaded import least_loaded
+from .policies.optimal import optimal
 from .policies.optimistic_sed import optimistic_sed
 from .policies.power_of_d import power_of_d
 from .policies.random import random
@@ -40,11 +41,13 @@ __all__ = [
     "check_policy",
     "dispatch_bandit",
     "esed",
+    "exact",
     "greedy",
     "jiq",
     "jsq",
     "lased",
     "least_loaded",
+    "optimal",
     "optimistic_sed",
     "policies",
     "power_of_d",

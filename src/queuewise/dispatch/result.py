@@ -230,7 +230,9 @@ class Result:
         sums, count = self._columns[f"{name}.{field}"][run, at], divisor[run, at].astype(np.float64)
         if not self.warm_up:
             sums, count = np.concatenate([[0.0], sums]), np.concatenate([[0.0], count])
-        return np.asarray(np.diff(sums) / np.diff(count))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = np.diff(sums) / np.diff(count)
+        return np.asarray(means[np.diff(count) > 0.0])  # a recorded trace may begin with a batch that takes no time
 
     def excess(self, name: str, of: Measure = "sojourn_time", level: float = 0.95) -> Difference:
         """How much larger the policy's mean is than that of the oracle's own system, paired by run."""

@@ -242,7 +242,8 @@ class _Game:
                 player.advance(times, work)
                 if sketches and player.stable:
                     sketches[position].add(player.record.sojourn[: len(times)])
-        columns: Columns = {"arrivals": self.marks.copy(), "time": players[0].record.rows[:, loop.TIME].copy()}
+        longest = max(players, key=lambda player: player.tally.clock[loop.ARRIVED])  # the others may have overflowed
+        columns: Columns = {"arrivals": self.marks.copy(), "time": longest.record.rows[:, loop.TIME].copy()}
         kept = {player.policy.name: player for player in players}
         for policy in self.policies:
             player = kept.get(policy.name, kept[ORACLE])

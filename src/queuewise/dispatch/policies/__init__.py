@@ -14,6 +14,7 @@ from .jiq import jiq
 from .jsq import jsq
 from .lased import lased
 from .least_loaded import least_loaded
+from .optimal import optimal
 from .optimistic_sed import optimistic_sed
 from .power_of_d import power_of_d
 from .random import random
@@ -44,6 +45,7 @@ REGISTER: dict[str, Callable[..., Policy]] = {
         sed_of_d,
         least_loaded,
         dispatch_bandit,
+        optimal,
     )
 }
 

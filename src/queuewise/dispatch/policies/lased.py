@@ -38,8 +38,8 @@ _TRIED = (*range(1, 201), 10**3, 10**4, 10**5, 10**6, 10**9)
 
 
 class Params(NamedTuple):
-    """initial, initial_weights : float64[n] · bounds of the ratio (two servers) and of the rates · scale of α · quota (0: fill) · codes of
-    update, order and ties."""
+    """initial : float64[n], rates, and the same as weights · bounds of the ratio (two servers) and of the rates · scale of α ·
+    quota (0: fill) · codes of update, order and ties."""
 
     initial: Floats
     initial_weights: Floats
@@ -89,7 +89,7 @@ def configure(options: Any, shape: Shape) -> Params:
     initial = initial_rates(options, shape)
     return Params(
         initial,
-        weights_of("initial_rates", initial, shape.slots),
+        weights_of("initial_rates", initial.tolist(), shape.slots),
         float(least_ratio),
         float(most_ratio),
         float(least_rate),

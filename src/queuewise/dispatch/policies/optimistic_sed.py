@@ -1,13 +1,18 @@
 """Optimistic SED, a rule of this project: Shortest Expected Delay on upper confidence bounds of the rates.
 
-argmin_i x_i/(c_i U_i), with U_i the largest rate that N_i completions in S_i units of busy time leave possible:
-N (y − 1 − ln y) = f at U = y N/S, y ≥ 1. This is the Chernoff bound of a Poisson count, equivalently the large deviations
-bound for the sum of exponential service times that LASED's Lemma 12 rests on; f = c ln(arrivals) makes it hold for all
-times at once. S_i counts the service in progress too, so that a server that has gone silent is believed less and less.
-A server without a completion has U_i = max(initial rate, f/S_i); one that has never been busy is tried first.
+argmin_i x_i/(c_i U_i), where U_i is the largest rate that N_i completions in S_i units of busy time leave possible:
+N (y − 1 − ln y) = f at U = y N/S, y ≥ 1. This is the Chernoff bound of a Poisson count, the same large deviations that
+LASED's Lemma 12 rests on; S_i counts the service in progress too, so that a silent server is believed less and less.
 
-Once N_i exceeds `enough` · ln(arrivals) the mean itself is used: a bound that stays above the mean would bend the boundary
-between the servers for ever, and nothing can starve meanwhile, since ln(arrivals) grows. See docs/optimistic-sed.md.
+- f = c ln⁺(v/k), where v is how often an arrival has found as many jobs as this one. A wrong belief costs at most one wrong
+  decision per visit to the states that it is wrong in, so doubt is worth as much as these states are frequent: rare states
+  near a boundary are left to the estimates, and a server that is starved in a frequent state is tried again. The first k
+  visits go by the estimates alone. With c = 1 the chance that a belief starves a better server for v visits falls faster
+  than 1/v, so that its sum stays bounded.
+- A server with N_i + q_i < a ln(arrivals) samples, those on their way included, is tried whatever is believed of it.
+- A server without a completion has its initial rate as U_i.
+
+Measured against its neighbours in docs/optimistic-sed.md.
 """
 
 from __future__ import annotations
@@ -15,6 +20,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..._random import Stream
 from ...fields import number
@@ -28,20 +35,25 @@ from ._delay import Floats, initial_rates, ties_of
 UNBOUNDED = 1e200
 
 
+#: Numbers in the system that are told apart; all larger ones count as one.
+LEVELS = 512
+
+
 class Params(NamedTuple):
-    """Initial rates float64[n], c of f = c ln(arrivals), `enough`, and the tie rule."""
+    """Initial rates float64[n]; c, k and a of the formulas above; the tie rule."""
 
     initial: Floats
     confidence: float
-    least: float
-    enough: float
+    patience: float
+    samples: float
     ties: int
 
 
 class State(NamedTuple):
-    """What was observed, and room for the weights."""
+    """What was observed; visits : float64[LEVELS], arrivals that found 0, 1, … jobs; and room for the weights."""
 
     observed: Observed
+    visits: Floats
     weights: Floats
 
 
@@ -53,43 +65,51 @@ def upper_factor(f_per_sample: float) -> float:
     return max(y, 1.0)
 
 
-def upper_rate(params: Params, state: State, seen: Seen, i: int, log_arrivals: float) -> float:
-    """U_i, or μ̂_i once there are samples enough."""
-    n, f = state.observed.completions[i], params.confidence * log_arrivals
-    s = state.observed.busy[i] + elapsed(seen, i)
-    if n + seen.queue[i] < params.least * log_arrivals:
+def doubt(params: Params, state: State, jobs: int) -> float:
+    """f for an arrival that finds so many jobs: c ln⁺(v/k), this visit counted."""
+    visits = state.visits[min(jobs, LEVELS - 1)] + 1.0
+    return params.confidence * math.log(visits / params.patience) if visits > params.patience else 0.0
+
+
+def upper_rate(params: Params, state: State, seen: Seen, i: int, f: float, wanted: float) -> float:
+    """U_i; unbounded while there are fewer than `wanted` samples, those on their way included."""
+    n = state.observed.completions[i]
+    if n + seen.queue[i] < wanted:
         return UNBOUNDED
+    s = state.observed.busy[i] + elapsed(seen, i)
     if n == 0.0:
-        return max(params.initial[i], f / s) if s > 0.0 else UNBOUNDED
-    if n >= params.enough * log_arrivals:
-        return float(n / s)
-    return float(n / s * upper_factor(f / n))
+        return max(params.initial[i], f / s) if s > 0.0 else float(params.initial[i])
+    return float(n / s * upper_factor(f / n)) if f > 0.0 else float(n / s)
 
 
 def configure(options: Any, shape: Shape) -> Params:
     """Check the options."""
-    enough = options["enough"]
     return Params(
         initial_rates(options, shape),
-        number(options, "confidence", 0.0),
-        number(options, "least", 0.0, strict=False),
-        math.inf if enough is None else number(options, "enough", 0.0),
+        number(options, "confidence", 0.0, strict=False),
+        number(options, "patience", 0.0),
+        number(options, "samples", 0.0, strict=False),
         ties_of(options),
     )
 
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """Nothing observed."""
-    return State(nothing_observed(shape.servers), params.initial.copy())
+    return State(nothing_observed(shape.servers), np.zeros(LEVELS), params.initial.copy())
 
 
 def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
     """The shortest delay by upper bounds."""
-    log_arrivals = math.log(seen.arrivals + 1.0)
+    f, wanted = doubt(params, state, seen.jobs), params.samples * math.log(seen.arrivals + 1.0)
     for i in range(seen.queue.shape[0]):
-        state.weights[i] = seen.slots[i] * upper_rate(params, state, seen, i, log_arrivals)
+        state.weights[i] = seen.slots[i] * upper_rate(params, state, seen, i, f, wanted)
     server = shortest_delay(seen.queue, seen.slots, state.weights, params.ties, stream)
-    return server, EXPLORE if state.weights[server] == UNBOUNDED * seen.slots[server] else EXPLOIT
+    return server, EXPLORE if state.weights[server] >= UNBOUNDED else EXPLOIT
+
+
+def assigned(params: Params, state: State, seen: Seen, ticket: Ticket) -> None:
+    """One visit more to the number of jobs that this one found."""
+    state.visits[min(seen.jobs - 1, LEVELS - 1)] += 1.0
 
 
 def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: Outcome) -> None:
@@ -107,13 +127,14 @@ def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
 
 def explain(params: Params, state: State, seen: Seen) -> dict[str, Any]:
     """Samples, mean and upper bound of every server."""
-    log_arrivals = math.log(seen.arrivals + 1.0)
-    rows = range(len(seen.queue))
-    counts = state.observed.completions.tolist()
+    f, wanted = doubt(params, state, seen.jobs), params.samples * math.log(seen.arrivals + 1.0)
+    rows, counts = range(len(seen.queue)), state.observed.completions.tolist()
+    bounds = [upper_rate(params, state, seen, i, f, wanted) for i in rows]
     return {
         "completions": counts,
-        "rate": [counts[i] / float(state.observed.busy[i]) if counts[i] else None for i in rows],
-        "upper_rate": [upper_rate(params, state, seen, i, log_arrivals) for i in rows],
+        "rate": [counts[i] / float(state.observed.busy[i]) if counts[i] else float(params.initial[i]) for i in rows],
+        "upper_rate": [bound if bound < UNBOUNDED else None for bound in bounds],
+        "wanted_samples": wanted,
     }
 
 
@@ -122,19 +143,21 @@ def optimistic_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "
 
     initial_rates : one per server; None (default) for the system's, else all 1. Each stands until
         its server's first completion.
-    confidence : c of f = c ln(arrivals) (default 0.1).
-    enough : samples, in units of ln(arrivals), from which on the mean itself is used; None for never.
+    confidence : c, how much doubt grows with the visits to a state (default 1; 0 for none).
+    patience : k, visits to a state before doubt sets in (default 2000).
+    samples : a, completions of every server that are seen to, in units of ln(arrivals) (default 1).
     ties : "lowest" (default), "highest", "fastest" or "random".
     """
     return Policy(
         "optimistic_sed",
         decide,
+        assigned=assigned,
         observe=observe,
         estimates=estimates,
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},
-        defaults={"initial_rates": None, "confidence": 0.1, "least": 0.0, "enough": None, "ties": "lowest"},
+        defaults={"initial_rates": None, "confidence": 1.0, "patience": 2000.0, "samples": 1.0, "ties": "lowest"},
         name=name,
         explain=explain,
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..._random import Stream, gamma
 from ..choice import shortest_delay
 from ..estimation import count, nothing_observed
@@ -32,7 +34,7 @@ def configure(options: Any, shape: Shape) -> Params:
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """Nothing observed."""
-    return State(nothing_observed(shape.servers), params.initial.copy())
+    return State(nothing_observed(shape.servers), np.zeros(0), params.initial.copy())
 
 
 def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
