@@ -65,7 +65,7 @@ def systems(draw: Any, servers: Any = None, most_slots: int = 3, least_load: flo
     n = draw(st.integers(1, 4) if servers is None else st.just(servers))
     rates = [draw(st.sampled_from([1, 2, 3, 10, "1/3", 0.7])) for _ in range(n)]
     slots = [draw(st.integers(1, most_slots)) for _ in range(n)]
-    load = draw(st.floats(least_load, 0.95))
+    load = draw(st.floats(least_load, 0.94))
     capacity = System(1e-9, rates, slots=slots).capacity
     return System(load * capacity, rates, slots=slots, service=draw(st.sampled_from(LAWS)))
 
@@ -73,11 +73,13 @@ def systems(draw: Any, servers: Any = None, most_slots: int = 3, least_load: flo
 @st.composite
 def rules(draw: Any, n: int) -> Policy:
     """Any rule that can play with n servers."""
-    left_out = {1: {"sed_ratio", "power_of_d", "sed_of_d"}, 2: set()}.get(n, {"sed_ratio"})
+    left_out = {1: {"sed_ratio", "optimal", "power_of_d", "sed_of_d"}, 2: set()}.get(n, {"sed_ratio", "optimal"})
     name = draw(st.sampled_from([name for name in REGISTER if name not in left_out]))
     options: dict[str, Any] = {}
     if name == "esed":
         options = {"rates": [1.1 + i for i in range(n)]}
+    if name == "optimal":
+        options = {"level": 8}
     if name == "lased":
         options = {"scale": draw(st.sampled_from([0.0, 0.02, 1.0]))}
     return make(name, **options)
