@@ -122,6 +122,9 @@ def reproduce(
         int | None,
         typer.Option(help="Runs over fresh instances; 0 leaves them out. Default: see --list.", show_default=False),
     ] = None,
+    arrivals: Annotated[
+        int | None, typer.Option(help="Arrivals of a run, for dispatching. Default: see --list.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files. Default: out/NAME.", show_default=False)] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small size for a first look: about a minute.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 1,
@@ -141,7 +144,15 @@ def reproduce(
     if name is None:
         raise ValueError(f"name: name a reproduction, one of {', '.join(registry.REPRODUCTIONS)} (or --list)")
     outcome = registry.reproduce(
-        name, runs=runs, instances=instances, out=out, seed=seed, workers=workers, quick=quick, progress=True
+        name,
+        runs=runs,
+        instances=instances,
+        arrivals=arrivals,
+        out=out,
+        seed=seed,
+        workers=workers,
+        quick=quick,
+        progress=True,
     )
     if as_json:
         _print_json({**outcome.results, "files": [str(path) for path in outcome.files]})

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,8 @@ def plain(value: Any) -> Any:
         return {"sha256": digest(value)}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Fraction):
+        return str(value)
     if callable(value):
         return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
     if isinstance(value, Mapping):

@@ -43,7 +43,7 @@ def shape_of(system: System, clairvoyant: bool, seed: int = 0, run: int = 0) -> 
 def truth_of(system: System, depth: float = DEPTH) -> Truth:
     """The servers, for the loop."""
     ratio = system.ratio
-    gaps = np.zeros(0) if ratio is None else theory.ratio_gaps(ratio, math.ceil(25.0 * depth) + 1)
+    gaps = np.zeros(0) if ratio is None else theory.ratio_gaps(ratio, math.ceil(25.0 * depth) + 1).copy()
     return Truth(
         system.slot_counts,
         system.rates,

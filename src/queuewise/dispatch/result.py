@@ -131,7 +131,8 @@ class Result:
 
     # --- regret -------------------------------------------------------------------------------------------------------
 
-    def _regrets(self, name: str) -> Floats:
+    def regrets(self, name: str) -> Floats:
+        """float64[run, checkpoint]: decisions against the oracle so far, run by run."""
         self._known(name)
         return np.asarray(sum(self._columns[f"{name}.{cause}"] for cause in CAUSES), dtype=np.float64)
 
@@ -140,7 +141,7 @@ class Result:
 
         Raises ValueError for an unknown name (with the nearest known one) or a level outside (0, 1).
         """
-        return self._curve(self._regrets(name), level)
+        return self._curve(self.regrets(name), level)
 
     def regret_by_cause(self, name: str, level: float = 0.95) -> dict[str, Curve]:
         """The same, split into "exploration" (forced), "misestimation" and "overflow" (LASED, section 3.3).
@@ -153,7 +154,7 @@ class Result:
 
     def total_regret(self, name: str, level: float = 0.95) -> Estimate:
         """Mean number of decisions against the oracle over the whole run."""
-        return Moments.of(self._regrets(name)[:, -1]).estimate(level)
+        return Moments.of(self.regrets(name)[:, -1]).estimate(level)
 
     # --- what an operator feels ---------------------------------------------------------------------------------------
 
@@ -262,7 +263,7 @@ class Result:
         self._known(name)
         self._measure(of)
         if of == "regret":
-            return self._regrets(name)[:, -1]
+            return self.regrets(name)[:, -1]
         return (self.number_in_system if of == "number_in_system" else self.sojourn_time)[name][:, -1]
 
     # --- servers and episodes -----------------------------------------------------------------------------------------

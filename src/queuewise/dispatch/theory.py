@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,9 @@ def _new_fractions(ratio: Fraction, n: int) -> Fraction | None:
     return min(distances, default=None)
 
 
+@lru_cache(maxsize=256)
 def ratio_gaps(ratio: Fraction, most: int) -> NDArray[np.float64]:
-    """u_r(m) for m = 0..most: float64[most + 1], in one go; see :func:`ratio_gap`."""
+    """u_r(m) for m = 0..most: float64[most + 1], in one go, not to be changed; see :func:`ratio_gap`."""
     found = np.full(most + 1, math.inf)
     least: Fraction | None = None
     for m in range(most + 1):
@@ -35,6 +37,7 @@ def ratio_gaps(ratio: Fraction, most: int) -> NDArray[np.float64]:
             least = new
         if least is not None:
             found[m] = float(least)
+    found.setflags(write=False)
     return found
 
 

@@ -206,6 +206,32 @@ REPRODUCTIONS: dict[str, Reproduction] = {
             quick_instances=0,
             module="queuewise.experiments.papers.lased_boundaries",
         ),
+        Reproduction(
+            name="adaptive-map",
+            title="Every learning rule over the whole map",
+            draws="regret over rates, loads, 2 to 100 servers and service laws; is optimistic SED best everywhere?",
+            reference="Queuewise, beyond LASED",
+            runs=200,
+            instances=0,
+            quick_runs=6,
+            quick_instances=0,
+            module="queuewise.experiments.papers.adaptive_map",
+            arrivals=100_000,
+            quick_arrivals=5_000,
+        ),
+        Reproduction(
+            name="adaptive-long",
+            title="Optimistic SED over a hundred million arrivals",
+            draws="whether its regret stays bounded, on three instances",
+            reference="Queuewise, beyond LASED",
+            runs=20,
+            instances=0,
+            quick_runs=10,
+            quick_instances=0,
+            module="queuewise.experiments.papers.adaptive_long",
+            arrivals=100_000_000,
+            quick_arrivals=300_000,
+        ),
     )
 }
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..._version import VERSION
 from ...dispatch.policies.lased import lased
 from ...dispatch.policy import Policy
-from ...dispatch.result import CAUSES, Result
+from ...dispatch.result import Result
 from ...dispatch.systems import Rate, System
 from ...runs.plot import COLOURS
 from ...runs.statistics import Estimate, Moments
@@ -102,7 +102,7 @@ def ratio(numerator: Any, denominator: Any, at: float | None = None) -> Estimate
 
 def regrets(result: Result, name: str) -> Floats:
     """Decisions against the oracle so far: float64[run, checkpoint]."""
-    return np.asarray(sum(result._columns[f"{name}.{cause}"] for cause in CAUSES), dtype=np.float64)
+    return result.regrets(name)
 
 
 def regret_at(result: Result, name: str, share: float) -> Floats:
