@@ -331,7 +331,7 @@ def draw_map(points: Sequence[Point], words: str, out: Path) -> list[Path]:
             side.set_visible(False)
     axes[0].set_ylabel("load")
     bar = figure.colorbar(image, ax=axes, location="right", shrink=0.9, pad=0.015)
-    bar.set_label("optimistic SED's regret / the better of LASED's and Greedy's")
+    bar.set_label("ratio (blue: optimistic SED has less)")
     figure.suptitle(
         f"Optimistic SED's mean regret (above) and that of the better of LASED and Greedy (below): {words}",
         fontsize=11.5,
