@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import growing
+from .. import _compile, growing
 from ..contract import PolicyError
 from . import engine, loop
 from .engine import Player
@@ -56,6 +56,9 @@ def check_policy(policy: Policy | str, *, system: System | None = None) -> None:
         _rehearsals(policy, each)
     for each in fitting:
         _runs(policy, each)
+    entry = _compile.program(loop.run, policy.functions, lean=True)
+    if entry not in engine.UNCOMPILABLE and len(entry.signatures) > 1:
+        raise _fail(policy, "params and state must have the same types in every run, or each run compiles anew")
 
 
 def _fail(policy: Policy, what: str) -> PolicyError:
