@@ -1,199 +1,43 @@
 """``make bench``: what the project promises about speed and memory, as ratios measured in one run.
 
+    python -m benchmarks [WING | WING.SECTION ...] [--literal] [--long]
+
 Absolute times depend on the machine and its mood; every promise is therefore a ratio of two things timed in turn here,
-or a time beside its limit. ``python -m benchmarks NAME ...`` runs some sections only; ``--literal`` adds the literal
-transcription of WISE (about a minute), ``--long`` the run of 100,000 rounds.
+or a rate or a time beside its limit. Wings are scheduling, dispatch and exact; without a name all of them run. ``--literal``
+adds the literal transcription of WISE (about a minute), ``--long`` the runs of 100,000 rounds and of 10⁸ arrivals.
+What is measured, and what one quiet run found, is in docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
-import os
-import resource
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from queuewise import scheduling
-from queuewise.scheduling import engine, presets
-from queuewise.scheduling.policies import REGISTER, make
-from tests.naive import simulate as naive
-
-SETTINGS = [(q, slack) for q in (0.0, 0.15, 0.5) for slack in (0.05, 0.1, 0.15)]
-
-
-def line(what: str, measured: str, promise: str = "") -> None:
-    """One row of the report."""
-    print(f"  {what:<58} {measured:>16}   {promise}", flush=True)
-
-
-def fastest(function: Callable[[], Any], repeats: int = 5) -> float:
-    """The least of several timings, in seconds, after one call that is not counted."""
-    function()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
-def _system() -> scheduling.System:
-    return scheduling.wise_figure_law(q=0.15, slack=0.05, seed=0)
-
-
-def figure() -> None:
-    """All of WISE's Figure 1 in one process: nine settings, ten runs, eight policies and the oracle, 2,000 rounds."""
-    policies = presets.wise_figure_1()
-    systems = [scheduling.wise_figure_law(q=q, slack=slack, seed=0) for q, slack in SETTINGS]
-    scheduling.simulate(systems[0], policies, rounds=50, runs=1)
-    begin = time.perf_counter()
-    for system in systems:
-        scheduling.simulate(system, policies, rounds=2000, runs=10, seed=1)
-    line("Figure 1, simulation alone", f"{time.perf_counter() - begin:.2f} s", "at most 8 s")
-    with tempfile.TemporaryDirectory() as out:
-        command = [
-            sys.executable,
-            "-m",
-            "queuewise.cli",
-            "reproduce",
-            "wise-figure-1",
-            "--instances",
-            "0",
-            "--out",
-            out,
-        ]
-        begin = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        line("Figure 1, the whole command", f"{time.perf_counter() - begin:.2f} s", "at most 12 s")
-
-
-def against_naive(literal: bool) -> None:
-    """One run of 2,000 rounds beside the slow twins, on the same draws."""
-    system = _system()
-    shape, draws = engine.shape_of(system, 2000), engine.draw(system, 2000, 1, 0)
-    times = {}
-    for name in REGISTER:
-        policy = make(name, exploration=0.3) if name == "cqb_eta_2" else make(name)
-        times[name] = fastest(lambda policy=policy: engine.play(policy, shape, draws, seed=1))  # type: ignore[misc]
-        line(f"{name}, one run of 2,000 rounds", f"{1e3 * times[name]:.1f} ms")
-    extra = 1e3 * (times["wise"] - times["cqb_opt"])
-    line("WISE beyond CQB-Opt", f"{extra:.1f} ms", "at most 60 ms")
-
-    def timed(function: Callable[[], Any]) -> float:
-        begin = time.perf_counter()
-        function()
-        return time.perf_counter() - begin
-
-    lbfgs = timed(lambda: naive.cqb_opt_lbfgs(draws, 100.0))
-    line(
-        "CQB-Opt against the NumPy loop with L-BFGS",
-        f"{lbfgs / times['cqb_opt']:.0f} x",
-        f"at least 60 ({lbfgs:.2f} s)",
-    )
-    lbfgs = timed(lambda: naive.wise_lbfgs(draws, 0.5, 100.0))
-    line("WISE against the NumPy loop with L-BFGS", f"{lbfgs / times['wise']:.0f} x", f"at least 60 ({lbfgs:.2f} s)")
-    newton = timed(lambda: naive.wise_newton(draws, 0.5, 100.0))
-    line("WISE against the NumPy loop with Newton", f"{newton / times['wise']:.0f} x", f"({newton:.2f} s)")
-    if literal:
-        slow = timed(lambda: naive.wise_literal(draws, 0.5, 100.0))
-        line("WISE against the literal transcription", f"{slow / times['wise']:.0f} x", f"at least 600 ({slow:.0f} s)")
-
-
-_ALL_POLICIES = """
-import time; begin = time.perf_counter()
-import queuewise as qw
-from queuewise.scheduling.policies import REGISTER, make
-system = qw.scheduling.wise_figure_law(q=0.15, slack=0.05, seed=0)
-policies = [make(n, exploration=0.3) if n == "cqb_eta_2" else make(n) for n in REGISTER]
-qw.scheduling.simulate(system, policies[:{first}], rounds=50, runs=1, workers=1)
-print(time.perf_counter() - begin)
-"""
-
-
-def first_calls() -> None:
-    """A machine's first call, a later process's first result, and imports."""
-
-    def run(code: str, cache: str) -> float:
-        environment = {**os.environ, "QUEUEWISE_CACHE": cache}
-        return float(
-            subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True).stdout
-        )
-
-    with tempfile.TemporaryDirectory() as cache:
-        line(
-            "first call on a machine, all ten policies",
-            f"{run(_ALL_POLICIES.format(first=10), cache):.1f} s",
-            "at most 45 s",
-        )
-        line("next process, WISE's first result", f"{run(_ALL_POLICIES.format(first=1), cache):.2f} s", "at most 2 s")
-        line("next process, first result of all ten", f"{run(_ALL_POLICIES.format(first=10), cache):.2f} s")
-        code = "import time, numba; b = time.perf_counter(); import {0}; print(time.perf_counter() - b)"
-        line("import queuewise, beyond numba", f"{run(code.format('queuewise'), cache):.3f} s", "at most 0.3 s")
-        line("import queuewise.scheduling, beyond numba", f"{run(code.format('queuewise.scheduling'), cache):.3f} s")
-
-
-def decisions() -> None:
-    """decide + assigned + observe called from Python, as a live scheduler would, with ten jobs waiting."""
-    from queuewise import _compile
-    from queuewise.scheduling.policy import Ticket, Waiting
-
-    system = _system()
-    shape, draws = engine.shape_of(system, 2000), engine.draw(system, 2000, 1, 0)
-    for name in ("wise", "cqb_opt", "q_ucb"):
-        policy = make(name)
-        params, state, stream = engine.prepare(policy, shape)
-        state, columns = policy.grow_state(state, 3000), policy.new_columns(10, shape.servers)
-        functions = {key: _compile.jit(function) for key, function in policy.functions.items()}
-        features = np.ascontiguousarray(draws.features[:10])
-        truth, allowed = np.full((10, shape.servers), np.nan), np.ones(shape.servers, dtype=np.bool_)
-        waiting = Waiting(1, 10, np.arange(10), -1, allowed, features, truth)
-        for slot in range(10):
-            functions["admit"](params, state, columns, waiting, slot)
-        spent = []
-        for t in range(1, 400):
-            waiting = waiting._replace(round=t)
-            begin = time.perf_counter()
-            slot, server, reason = functions["decide"](params, state, columns, waiting, stream)
-            ticket = Ticket(t, int(slot), int(server), int(reason), np.ascontiguousarray(features[slot, :, server]))
-            functions["assigned"](params, state, columns, waiting, ticket)
-            functions["observe"](params, state, columns, waiting, ticket, t % 3 > 0)
-            spent.append(time.perf_counter() - begin)
-        line(f"{name}: decide, assign, observe from Python", f"{1e6 * float(np.median(spent)):.0f} us")
-
-
-def long_run() -> None:
-    """WISE with the exact estimate over 100,000 rounds: time per round and memory."""
-    system = _system()
-    for rounds in (2_000, 10_000, 100_000):
-        shape, draws = engine.shape_of(system, rounds), engine.draw(system, rounds, 1, 0)
-        for name in ("cqb_opt", "wise"):
-            begin = time.perf_counter()
-            engine.play(make(name), shape, draws, seed=1)
-            line(f"{name}, {rounds:,} rounds", f"{1e6 * (time.perf_counter() - begin) / rounds:.0f} us a round")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line("largest memory of this process so far", f"{peak:.0f} MiB", "at most 1024 MiB")
+from . import dispatch, exact, scheduling
+from .report import MISSED
 
 
 def main(arguments: list[str]) -> None:
     """Run the sections named, or all."""
     literal, long = "--literal" in arguments, "--long" in arguments
-    sections: dict[str, Callable[[], None]] = {
-        "first_calls": first_calls,
-        "figure": figure,
-        "naive": lambda: against_naive(literal),
-        "decisions": decisions,
+    wings: dict[str, dict[str, Callable[[], None]]] = {
+        "scheduling": scheduling.sections(literal, long),
+        "dispatch": dispatch.sections(long),
+        "exact": exact.sections(),
     }
-    if long:
-        sections["long"] = long_run
-    chosen = [name for name in arguments if not name.startswith("--")] or list(sections)
-    for name in chosen:
-        print(name)
-        sections[name]()
+    everything = {f"{wing}.{name}": section for wing, found in wings.items() for name, section in found.items()}
+    asked = [name for name in arguments if not name.startswith("--")]
+    unknown = [name for name in asked if name not in wings and name not in everything]
+    if unknown:
+        sys.exit(f"no section is called {', '.join(unknown)}; there are {', '.join([*wings, *everything])}")
+    for name, section in everything.items():
+        if not asked or name in asked or name.split(".")[0] in asked:
+            print(name)
+            section()
+    if MISSED:
+        print(f"\nnot kept in this run: {len(MISSED)}")
+        for missed in MISSED:
+            print(f"  {missed}")
 
 
 if __name__ == "__main__":
