@@ -14,7 +14,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-demo: $(READY)  ## WISE's Figure 1 beside the paper's claims, and the same policies on real outcomes
+demo: $(READY)  ## a figure of LASED and one of WISE beside their claims, and policies on real outcomes
 	@$(BIN)/python -m queuewise.experiments.demo
 
 test: lint  ## what decides whether a change is good: linters, types, tests

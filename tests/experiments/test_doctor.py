@@ -22,5 +22,6 @@ def test_health_and_what_spoils_it() -> None:
     assert report.healthy and report.sentence.startswith("All is well")
     assert replace(report, deviations=6.0).sentence.startswith("Not all is well: the simulated queue")
     assert not replace(report, as_oracle=False).healthy
+    assert not replace(report, routed_deviations=-6.0).healthy
     assert not replace(report, loaded_next=False).healthy
     assert len(report.tables()) == 3 and report.as_json()["self_check"]["agrees"]

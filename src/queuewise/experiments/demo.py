@@ -1,7 +1,7 @@
-"""The demo: WISE's Figure 1 in small, then the same policies on real outcomes.
+"""The demo: a figure of LASED and one of WISE in small, then scheduling policies on real outcomes.
 
-``python -m queuewise.experiments.demo`` (or ``make demo``) runs both and ends with their figures, the table of the
-paper's claims, and which policy wins on classifiers of handwritten digits, by how much.
+``python -m queuewise.experiments.demo`` (or ``make demo``) runs all three and ends with their figures, the tables of the
+papers' claims, and which policy wins on classifiers of handwritten digits, by how much.
 """
 
 from __future__ import annotations
@@ -76,15 +76,21 @@ def run(request: Request) -> Outcome:
 
 
 def main() -> int:
-    """Run both parts. Returns the exit code."""
+    """Run all parts. Returns the exit code."""
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
     out = Path("out") / "demo"
     try:
-        console.print("[bold]1. WISE's Figure 1, in small[/bold] (the full size: queuewise reproduce wise-figure-1)\n")
+        console.print(
+            "[bold]1. Dispatching: a server that a greedy router never tries[/bold] (LASED, section 7.3, in small)\n"
+        )
+        routed = reproduce("lased-exploration", out=out / "lased-exploration", quick=True, progress=True)
+        console.print(
+            "[bold]2. Scheduling: WISE's Figure 1, in small[/bold] (the full size: queuewise reproduce wise-figure-1)\n"
+        )
         figure = reproduce("wise-figure-1", out=out / "wise-figure-1", quick=True, progress=True)
-        console.print("[bold]2. The same policies on real outcomes: classifiers of handwritten digits[/bold]\n")
+        console.print("[bold]3. The same policies on real outcomes: classifiers of handwritten digits[/bold]\n")
         digits = reproduce("digits", out=out / "digits", quick=True, progress=True)
     except ValueError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -92,14 +98,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nInterrupted. Finished runs are kept; the same command continues from them.", file=sys.stderr)
         return 130
-    for outcome in (figure, digits):
+    for outcome in (routed, figure, digits):
         # The claims table is a reproduction's last one; what it rests on is in its files.
         for table in outcome.tables[-1:] if outcome.verdicts else outcome.tables:
             print_table(console, table)
         for sentence in outcome.sentences:
             console.print(f"• {sentence}", markup=False)
         console.print()
-    for outcome, what in ((figure, "Claims of the paper"), (digits, "Real outcomes")):
+    for outcome, what in ((routed, "LASED's claims"), (figure, "WISE's claims"), (digits, "Real outcomes")):
         tables = ", ".join(str(path) for path in outcome.files if path.suffix == ".md")
         pictures = ", ".join(str(path) for path in outcome.files if path.suffix == ".png")
         console.print(f"{what}: {tables}\n  figures: {pictures}", markup=False, soft_wrap=True)
