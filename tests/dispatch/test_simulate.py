@@ -317,7 +317,7 @@ def test_control_c_keeps_what_is_done(tmp_path: Path, workers: int) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_control_c_ends_a_long_run_at_once(workers: int) -> None:
     play("jsq")  # compiled
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.6, os.kill, (os.getpid(), signal.SIGINT))
     begun = time.monotonic()
     timer.start()
     with pytest.raises(Interrupted, match=r"interrupted after 0 of 1 runs$") as caught:
