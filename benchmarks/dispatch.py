@@ -77,8 +77,8 @@ def rates_in_this_process() -> None:
 def throughput() -> None:
     """One core, two servers, a million arrivals; and with a record of every job.
 
-    Where a process happens to put the machine code makes a difference of a third and more, the same for as long as it lives,
-    so that this is the median of seven processes."""
+    Processes differ, by where the machine code comes to lie and by what else the machine does, so that this is the median
+    of seven of them, with the range."""
     code = "from benchmarks.dispatch import rates_in_this_process as show; show()"
     rows = [dict(row.split("|") for row in in_a_new_process(code).splitlines()) for _ in range(7)]
     for what in rows[0]:
