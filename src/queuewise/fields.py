@@ -41,6 +41,13 @@ def require_choice(field: str, value: str, allowed: Sequence[str]) -> None:
         raise ValueError(f"{field} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
 
 
+def require_list(field: str, values: Any, of: str) -> list[Any]:
+    """The values as a list; refuse a text, a single number, or what has no order."""
+    if isinstance(values, str | bytes | set | frozenset | Mapping) or not hasattr(values, "__len__"):
+        raise ValueError(f"{field} must be a list of {of}, not {values!r}")
+    return list(values)
+
+
 def number(options: Mapping[str, Any], key: str, low: float, high: float = math.inf, strict: bool = True) -> float:
     """The option as a float in (low, high], or [low, high] when not strict; a sentence that names it otherwise."""
     value = options[key]
@@ -66,7 +73,7 @@ def whole(options: Mapping[str, Any], key: str, low: int) -> int:
 def choice(options: Mapping[str, Any], key: str, allowed: Mapping[str, int]) -> int:
     """The code of a named option; a sentence that lists the names otherwise."""
     value = options[key]
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{key}: must be one of {sorted(allowed)}, not {value!r}")
     return allowed[value]
 

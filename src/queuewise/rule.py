@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from .fields import nearest
+from .fields import nearest, plain
 from .growing import grow
 
 
@@ -39,14 +40,21 @@ class Rule:
     def __post_init__(self) -> None:
         if not self.rule or not isinstance(self.rule, str):
             raise ValueError(f"rule: a policy needs a non-empty name, not {self.rule!r}")
-        if not callable(self.decide):
-            raise ValueError(f"decide: the policy {self.rule!r} needs a function, not {self.decide!r}")
+        for name, function in self.functions.items():
+            if not isinstance(function, types.FunctionType) and not hasattr(function, "py_func"):
+                raise ValueError(f"{name}: the policy {self.rule!r} needs a function, not {function!r}")
         unknown = [key for key in self.options if key not in self.defaults]
         if unknown:
             raise ValueError(f"{unknown[0]}: no such parameter of {self.rule!r}{nearest(unknown[0], self.defaults)}")
         object.__setattr__(self, "options", {**self.defaults, **self.options})
         if not self.name:
             object.__setattr__(self, "name", self.rule)
+        try:
+            self.name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"name: a policy's name must be text that can be written down, not {self.name!r}"
+            ) from None
 
     def named(self, name: str) -> Self:
         """The same policy under another key of the results (and with that key's random stream)."""
@@ -58,9 +66,8 @@ class Rule:
     def label(self) -> str:
         """The name with the options that differ from the defaults, for legends: ``acqb(samples=3)``."""
         changed = {key: value for key, value in self.options.items() if value is not self.defaults[key]}
-        given = ", ".join(
-            f"{key}={value!r}" for key, value in changed.items() if repr(value) != repr(self.defaults[key])
-        )
+        spelled = {key: plain(value) if callable(value) else repr(value) for key, value in changed.items()}
+        given = ", ".join(f"{key}={text}" for key, text in spelled.items() if text != repr(self.defaults[key]))
         base = self.rule if self.name == self.rule else f"{self.name}: {self.rule}"
         return f"{base}({given})" if given else base
 

@@ -213,7 +213,6 @@ def test_a_broken_rule_is_named(make_it: Any, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(reason="checks.py: params are not compared before and after, though only `state` may be changed")
 def test_params_are_not_to_be_changed() -> None:
     def observe(params, state, seen, ticket, outcome):
         params.calls[0] += 1.0
@@ -222,13 +221,11 @@ def test_params_are_not_to_be_changed() -> None:
         check_policy(Policy("broken", first, observe=observe, configure=lambda options, shape: Counted(np.zeros(1))))
 
 
-@pytest.mark.xfail(raises=AttributeError, reason="checks.py: growing.flatten asks a dict for its fields; no sentence")
 def test_a_state_that_is_no_named_tuple() -> None:
     with pytest.raises(PolicyError, match="state must be a named tuple"):
         check_policy(Policy("broken", first, start=lambda params, shape, stream: {"calls": 0}))
 
 
-@pytest.mark.xfail(reason="checks.py: estimates() is never asked in the rehearsal, and may do anything to the state")
 def test_estimates_change_nothing() -> None:
     def estimates(params, state, rates):
         state.calls[0] += 1.0
@@ -368,28 +365,22 @@ class Object:
         return 0, 0
 
 
-@pytest.mark.xfail(raises=(AssertionError, AttributeError), reason="rule.py asks only for callable(); _compile asserts")
 @pytest.mark.parametrize("function", [Object(), Object().__call__, functools.partial(first)])
 def test_callables_that_are_no_functions_are_refused(function: Any) -> None:
     with pytest.raises(ValueError, match="decide"):
         simulate(SYSTEM, Policy("mine", function), arrivals=5, runs=1)
 
 
-@pytest.mark.xfail(raises=OverflowError, reason="checks.py: reasons are not looked at; int8 wraps them when compiled")
 def test_reasons_are_those_that_there_are() -> None:
     with pytest.raises(PolicyError, match="reason"):
         check_policy(Policy("broken", lambda params, state, seen, stream: (0, 300)))
 
 
-@pytest.mark.xfail(raises=(IndexError, TypeError), reason="checks.py takes int(0.0) for a server; the loop does not")
 @pytest.mark.parametrize("found", [(0.0, 0), 0])
 def test_answers_of_other_types_end_with_a_sentence(found: Any) -> None:
     with pytest.raises(ValueError, match=r"decide\(\)"):
         simulate(SYSTEM, Policy("mine", lambda params, state, seen, stream: found), arrivals=5, runs=1, compiled=False)
 
 
-@pytest.mark.xfail(
-    reason="rule.py, label: a function is shown with its address in memory, another one in every process"
-)
 def test_labels_are_the_same_in_every_process() -> None:
     assert " at 0x" not in dispatch.lased(threshold=lambda k: 1.0).label

@@ -188,9 +188,6 @@ def test_refusals(make: Any, sentence: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@pytest.mark.xfail(
-    raises=AssertionError, reason="arrivals.py: a chain that is stuck is met by numpy's errors in the run"
-)
 @pytest.mark.parametrize("jumps", [[[1, 0], [0, 1]], [[1, 0], [1, 0]]])
 def test_phases_that_are_never_left(jumps: Any) -> None:
     with pytest.raises(ValueError, match=r"jumps|rates"):

@@ -143,7 +143,6 @@ def test_quantiles_kept_by_six_digits_are_told_apart() -> None:
         simulate(SYSTEM, "jsq", arrivals=50, runs=2).quantile("jsq", 0.5)
 
 
-@pytest.mark.xfail(reason="result.py and simulate.py: columns are keyed by f'{q:g}', six digits, so quantiles collide")
 def test_quantiles_that_agree_in_six_digits() -> None:
     found = simulate(SYSTEM, "jsq", arrivals=50, runs=2, quantiles=[0.5])
     with pytest.raises(ValueError, match="was not kept"):
@@ -298,7 +297,6 @@ def test_bad_questions(result: Result, ask: Any, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(raises=(IndexError, AssertionError), reason="result.py: no sentence that names the argument")
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [(lambda r: r.batch_means("jsq", run=99), "run"), (lambda r: r.quantile("jsq", "median"), "^q: ")],
@@ -317,9 +315,6 @@ def test_plot(result: Result) -> None:
     assert [text.get_text() for text in one.get_legend().get_texts()] == ["lased(ties='lowest')"]
 
 
-@pytest.mark.xfail(
-    reason="result.py, _start(): without a warm-up averages over time begin at 0, not at a trace's first arrival"
-)
 def test_where_the_clock_of_a_trace_begins_changes_no_average() -> None:
     """A trace of Unix times, as logs have them; its rate too is counted from its first arrival on."""
     times = np.cumsum(np.random.default_rng(0).exponential(1.0, 500))

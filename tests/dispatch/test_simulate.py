@@ -149,9 +149,6 @@ def test_sizes_of_servers_are_coupled_by_server() -> None:
         np.testing.assert_allclose((jobs.departs - jobs.began) * rates, jobs.size, rtol=1e-9)
 
 
-@pytest.mark.xfail(
-    reason="simulate.py, trace(): `size` holds the jobs' own sizes, which nobody served, not the servers'"
-)
 def test_own_sizes_are_said_to_be_the_work_of_the_job() -> None:
     jobs = trace(SYSTEM, "random", 200, sizes="server")
     work = (jobs.departs - jobs.began) * np.array([1.0, 2.0])[jobs.server]
@@ -474,7 +471,6 @@ def test_refusals_of_the_others(make: Any, sentence: str) -> None:
         make()
 
 
-@pytest.mark.xfail(raises=(TypeError, AttributeError, OverflowError, AssertionError), reason="no sentence for it")
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

@@ -195,15 +195,11 @@ def test_unstable_systems_are_allowed_on_request() -> None:
     assert System(30.0, [1, 2], allow_unstable=True).load == 10.0
 
 
-@pytest.mark.xfail(
-    reason="systems.py: load is compared in floats, though decimals are read as the fractions they spell"
-)
 def test_a_load_of_exactly_one_is_refused_in_decimals_too() -> None:
     with pytest.raises(ValueError, match="load 1"):
         System(0.3, [0.1, 0.2])
 
 
-@pytest.mark.xfail(raises=(OverflowError, TypeError, AssertionError), reason="no sentence that names the field")
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -224,12 +220,10 @@ def test_refusals_that_want_a_sentence(options: dict[str, Any], sentence: str) -
         System(**{"arrival_rate": 1.0, "service_rates": [1, 2], **options})
 
 
-@pytest.mark.xfail(raises=ValueError, reason="systems.py: `self.initial_rates or ()` asks an array for its truth")
 def test_initial_rates_may_be_an_array() -> None:
     assert System(1.0, [1, 2], initial_rates=np.array([1.0, 2.0])).beliefs(np.random.default_rng(0)).tolist() == [1, 2]
 
 
-@pytest.mark.xfail(reason="not refused; numba then refuses every policy of the process for its sake, the oracle's too")
 def test_a_cap_beyond_64_bits_is_refused() -> None:
     with pytest.raises(ValueError, match="most_in_system"):
         System(1.0, [1, 2], most_in_system=2**70)

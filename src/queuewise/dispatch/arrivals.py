@@ -21,6 +21,10 @@ Floats = npt.NDArray[np.float64]
 Gaps = Callable[[np.random.Generator, int], Any]
 
 
+#: Blocks of candidates without an arrival after which a time-varying process is held to have ended.
+_MOST_EMPTY = 10_000
+
+
 class Source(Protocol):
     """The arrival times of one run, in order."""
 
@@ -39,12 +43,14 @@ class ArrivalProcess(Protocol):
 class _FromGaps:
     """Arrival times from gaps of mean one."""
 
-    def __init__(self, gaps: Gaps, rate: float, rng: np.random.Generator) -> None:
-        self._gaps, self._rate, self._rng, self._last = gaps, rate, rng, 0.0
+    def __init__(self, gaps: Gaps, rate: float, rng: np.random.Generator, sound: bool) -> None:
+        self._gaps, self._rate, self._rng, self._last, self._sound = gaps, rate, rng, 0.0, sound
 
     def take(self, count: int) -> Floats:
         gaps = np.asarray(self._gaps(self._rng, count), dtype=np.float64)
-        if gaps.shape != (count,) or not np.isfinite(gaps).all() or (gaps < 0.0).any():
+        if self._sound:
+            pass
+        elif gaps.shape != (count,) or not np.isfinite(gaps).all() or (gaps < 0.0).any():
             raise ValueError(f"arrivals: the function of gaps must return {count} finite numbers of at least 0")
         gaps = gaps / self._rate
         gaps[0] += self._last
@@ -55,14 +61,16 @@ class _FromGaps:
 
 @dataclass(frozen=True)
 class Renewal:
-    """Independent, equally distributed gaps. gaps : ``draw(rng, n)`` of mean one · name : for settings."""
+    """Independent, equally distributed gaps. gaps : ``draw(rng, n)`` of mean one · name : for settings · sound : gaps are
+    finite and at least 0 by construction, so that nobody need look."""
 
     gaps: Gaps
     name: str
     parameters: tuple[tuple[str, float], ...] = ()
+    sound: bool = False
 
     def start(self, rate: float, rng: np.random.Generator) -> Source:
-        return _FromGaps(self.gaps, rate, rng)
+        return _FromGaps(self.gaps, rate, rng, self.sound)
 
     def settings(self) -> dict[str, Any]:
         return {"process": self.name, **dict(self.parameters)}
@@ -74,12 +82,12 @@ def _exponential_gaps(rng: np.random.Generator, count: int) -> Floats:
 
 def poisson() -> Renewal:
     """Exponential gaps: the model of the paper (LASED, section 2.1)."""
-    return Renewal(_exponential_gaps, "poisson")
+    return Renewal(_exponential_gaps, "poisson", sound=True)
 
 
 def regular() -> Renewal:
     """Equal gaps."""
-    return Renewal(lambda rng, count: np.ones(count), "regular")
+    return Renewal(lambda rng, count: np.ones(count), "regular", sound=True)
 
 
 def gamma_renewal(variation: float) -> Renewal:
@@ -186,6 +194,8 @@ def markov_modulated(
     matrix = np.array(jumps, dtype=np.float64)
     if matrix.shape != (count, count) or (matrix < 0.0).any() or not np.allclose(matrix.sum(axis=1), 1.0):
         raise ValueError(f"jumps must be a {count} × {count} matrix of probabilities whose rows sum to 1")
+    if (np.linalg.matrix_power(matrix + np.eye(count), count) <= 0.0).any():
+        raise ValueError("jumps must lead from every phase to every other one")
     return MarkovModulated(
         tuple(map(float, rates)), tuple(map(float, stays)), tuple(tuple(map(float, row)) for row in matrix)
     )
@@ -212,7 +222,7 @@ class _Thinned:
         self._ready: Floats = np.zeros(0)
 
     def take(self, count: int) -> Floats:
-        pieces, have = [self._ready], len(self._ready)
+        pieces, have, empty = [self._ready], len(self._ready), 0
         while have < count:
             block = max(256, count - have)
             times = self._now + np.cumsum(self._rng.standard_exponential(block)) / (self._most * self._rate)
@@ -221,6 +231,9 @@ class _Thinned:
             if share.shape != times.shape or not ((share >= 0.0) & (share <= self._most)).all():
                 raise ValueError(f"intensity must return numbers between 0 and most = {self._most:g}, one per time")
             kept = times[self._rng.random(block) * self._most < share]
+            empty = 0 if len(kept) else empty + 1
+            if empty > _MOST_EMPTY:
+                raise ValueError(f"intensity must not stay at 0: nobody has arrived for long before {self._now:g}")
             pieces.append(kept)
             have += len(kept)
         times = np.concatenate(pieces)

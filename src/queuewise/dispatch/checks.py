@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import warnings
 from typing import Any
 
@@ -22,6 +23,8 @@ ARGUMENTS = {"configure": 2, "start": 3, "decide": 4, "assigned": 4, "observe": 
 
 #: Decisions of one rehearsal, and jobs that may be in the system at once.
 DECISIONS, PRESENT = 60, 7
+#: Reasons travel with the job in eight bits.
+MOST_REASON = 127
 
 
 def check_policy(policy: Policy | str, *, system: System | None = None) -> None:
@@ -54,10 +57,12 @@ def check_policy(policy: Policy | str, *, system: System | None = None) -> None:
         _fits(policy, systems[0], refuse=True)
     for each in fitting:
         _rehearsals(policy, each)
-    for each in fitting:
-        _runs(policy, each)
     entry = _compile.program(loop.run, policy.functions, lean=True)
-    if entry not in engine.UNCOMPILABLE and len(entry.signatures) > 1:
+    _runs(policy, fitting[0])
+    signatures = len(entry.signatures)
+    for each in fitting[1:]:
+        _runs(policy, each)
+    if entry not in engine.UNCOMPILABLE and len(entry.signatures) != signatures:
         raise _fail(policy, "params and state must have the same types in every run, or each run compiles anew")
 
 
@@ -96,6 +101,9 @@ class _Rehearsal:
         self.weights = system.weights[0] if policy.clairvoyant else np.full(system.servers, math.nan)
         self.rng = np.random.default_rng(1)
         self.params, self.state, self.stream = engine.prepare(policy, self.shape, seed=5)
+        for what, value in (("params", self.params), ("state", self.state)):
+            if not hasattr(value, "_asdict"):
+                raise _fail(policy, f"{what} must be a named tuple, not {type(value).__name__}")
         for name, array in growing.flatten(self.state).items():
             if not isinstance(array, np.ndarray):
                 raise _fail(policy, f"state must be a named tuple of arrays, and {name} is a {type(array).__name__}")
@@ -129,6 +137,7 @@ class _Rehearsal:
         """Call one function, and see that what it was shown is as it was."""
         seen = self.seen()
         before = [np.array(part) for part in seen]
+        params = _copies(self.params)
         try:
             with np.errstate(over="ignore"):
                 found = getattr(self.policy, name)(self.params, self.state, seen, *extra)
@@ -136,6 +145,8 @@ class _Rehearsal:
             raise _fail(self.policy, f"{name}() raised {type(error).__name__} ({error})") from error
         if any(not np.array_equal(a, np.array(b), equal_nan=True) for a, b in zip(before, seen, strict=True)):
             raise _fail(self.policy, f"{name}() must not change what it is shown")
+        if not _alike(params, _copies(self.params)):
+            raise _fail(self.policy, f"{name}() must not change params, only the state")
         return found
 
     def play(self, between: Any = None) -> list[tuple[int, int]]:
@@ -150,9 +161,11 @@ class _Rehearsal:
             self.arrivals += 1
             answer = self.call("decide", self.stream)
             try:
-                server, reason = (int(part) for part in answer)
+                server, reason = (operator.index(part) for part in answer)
             except (TypeError, ValueError):
                 raise _fail(self.policy, f"decide() must return (server, reason), not {answer!r}") from None
+            if not 0 <= reason <= MOST_REASON:
+                raise _fail(self.policy, f"decide() must give a reason from 0 to {MOST_REASON}, not {reason}")
             if not 0 <= server < self.shape.servers:
                 raise _fail(
                     self.policy, f"decide() must name a server from 0 to {self.shape.servers - 1}, not {server}"
@@ -183,10 +196,28 @@ class _Rehearsal:
         }
         self.state = growing.unflatten(self.state, arrays)
 
+    def estimate(self) -> None:
+        """Ask for estimates."""
+        rates = np.zeros(self.shape.servers)
+        try:
+            _, _ = self.policy.estimates(self.params, self.state, rates)
+        except (TypeError, ValueError) as error:
+            raise _fail(self.policy, f"estimates() must fill rates and return (episode, within): {error}") from error
+
     def explain(self) -> None:
         """Ask for an explanation."""
         if self.policy.explain is not None and not isinstance(self.call("explain"), dict):
             raise _fail(self.policy, "explain() must return a dict")
+
+
+def _copies(named: Any) -> dict[str, Any]:
+    return {name: np.array(value) for name, value in growing.flatten(named).items()}
+
+
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(
+        np.array_equal(a, other[name], equal_nan=bool(np.issubdtype(a.dtype, np.floating))) for name, a in one.items()
+    )
 
 
 def _rehearsals(policy: Policy, system: System) -> None:
@@ -198,6 +229,7 @@ def _rehearsals(policy: Policy, system: System) -> None:
     for between, rule in (
         (None, "two runs with the same seed must be the same (use the stream, not a generator of your own)"),
         (_Rehearsal.save_and_restore, "a state that was saved and restored must decide as the one that was not"),
+        (_Rehearsal.estimate, "estimates() must not change what is decided"),
         (_Rehearsal.explain, "explain() must not change what is decided"),
     ):
         if _Rehearsal(policy, system).play(between) != decisions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -95,9 +96,25 @@ def prepare(policy: Policy, shape: Shape, seed: int = 0, run: int = 0) -> tuple[
     return params, state, stream
 
 
+def _checked(policy: Policy) -> Callable[..., tuple[int, int]]:
+    """A policy's decisions in plain Python, where nobody else looks at their types."""
+
+    def decide(*arguments: Any) -> tuple[int, int]:
+        answer = policy.decide(*arguments)
+        try:
+            server, reason = (operator.index(part) for part in answer)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{policy.name}: decide() must return (server, reason), whole numbers, not {answer!r}"
+            ) from None
+        return server, reason
+
+    return decide
+
+
 def _entry(policy: Policy, how: str) -> Callable[..., int]:
     if how == PLAIN:
-        return _compile.interpreted(loop.run, policy.functions)
+        return _compile.interpreted(loop.run, {**policy.functions, "decide": _checked(policy)})
     return _compile.program(loop.run, policy.functions, lean=how == LEAN)  # type: ignore[no-any-return]
 
 
@@ -254,6 +271,7 @@ def _columns(chunk: int, trace: bool, listen: bool) -> tuple[Any, ...]:
         np.zeros(traced, np.int32),
         np.zeros(traced, np.int8),
         np.zeros(traced, np.int8),
+        np.zeros(traced),
         np.zeros(traced),
         np.zeros(traced),
     )

@@ -124,7 +124,7 @@ ARRIVED, PRESENT, FREE, POSITION, MARK, PERIODS, PIECE, MOST = range(8)
 class Record(NamedTuple):
     """What is written down. at : int64[marks], numbers of arrivals after which a row is written · rows : float64[marks,
     fields + 2n] · rates : float64[marks, n], estimates. The others are of one chunk, of length 0 unless asked for: sojourn :
-    float64 · server : int32, reason : int8, cause : int8 (−1: not against the oracle), began, departs : float64."""
+    float64 · server : int32, reason : int8, cause : int8 (−1: not against the oracle), size, began, departs : float64."""
 
     at: Ints
     rows: Floats
@@ -133,6 +133,7 @@ class Record(NamedTuple):
     server: NDArray[np.int32]
     reason: NDArray[np.int8]
     cause: NDArray[np.int8]
+    size: Floats
     began: Floats
     departs: Floats
 
@@ -232,7 +233,7 @@ def _leave(jobs: Jobs, servers: Servers, server: int, place: int) -> None:
 def _cause(truth: Truth, estimate: Floats, episode: int, within: bool) -> int:
     """Why a decision that was not forced was against the oracle: misestimation if the episode's event E^mis holds (LASED (11)),
     an estimated ratio outside its range, or |r̂ − r*| ≥ u_{r*}(m(k)). Else a queue exceeded m(k), by Lemma 1."""
-    if truth.gaps.shape[0] == 0 or episode < 1 or not within:
+    if episode < 1 or not within:
         return MISESTIMATION
     m = min(int(truth.depth * math.log(episode)), truth.gaps.shape[0] - 1)
     near = abs(estimate[1] / estimate[0] - truth.ratio) < truth.gaps[m]
@@ -368,8 +369,10 @@ def run(
             right = is_shortest(queue, slots, weights, server)
         cause = -1
         if not right:
-            cause = EXPLORATION
-            if reason != EXPLORE:
+            cause = EXPLORATION if reason == EXPLORE else MISESTIMATION
+            if (
+                cause == MISESTIMATION and truth.gaps.shape[0] > 0
+            ):  # estimates cost n steps, and are asked for no other reason
                 episode, within = estimates(params, state, servers.estimate)
                 cause = _cause(truth, servers.estimate, episode, within)
             tally.wrong[cause] += 1
@@ -412,7 +415,7 @@ def run(
 
         if recording:
             record.server[position], record.reason[position], record.cause[position] = server, reason, cause
-            record.began[position], record.departs[position] = start, departs
+            record.size[position], record.began[position], record.departs[position] = size, start, departs
         if listening:
             record.sojourn[position] = departs - now
         position += 1

@@ -167,7 +167,7 @@ class Result:
     def number_in_system(self) -> dict[str, Floats]:
         """Policy → float64[run, checkpoint]: time average of the number in the system from the end of the warm-up to the
         checkpoint, also under "oracle"; NaN up to the end of the warm-up."""
-        return self._averages("area", self.time)
+        return self._averages("area", self.time, self._starts)
 
     @property
     def number_at_arrivals(self) -> dict[str, Floats]:
@@ -180,20 +180,21 @@ class Result:
         the warm-up and the checkpoint, counting what those still present have before them."""
         return self._averages("sojourn", self._columns["arrivals"])
 
-    def _averages(self, field: str, divisor: NDArray[Any]) -> dict[str, Floats]:
+    @property
+    def _starts(self) -> float:
+        """When averages over time begin without a warm-up: 0, or the first arrival of a recorded trace."""
+        return float(self.settings.get("starts", 0.0))
+
+    def _averages(self, field: str, divisor: NDArray[Any], begin: float = 0.0) -> dict[str, Floats]:
         since = self._since()
         found: dict[str, Floats] = ByName()
         for name in self._names():
             sums = self._columns[f"{name}.{field}"]
-            before, start = (sums[:, [since]], divisor[:, [since]]) if since >= 0 else (0.0, self._start(divisor))
+            before, start = (sums[:, [since]], divisor[:, [since]]) if since >= 0 else (0.0, begin)
             with np.errstate(divide="ignore", invalid="ignore"):
                 found[name] = (sums - before) / (divisor - start)
             found[name][:, : since + 1] = np.nan
         return found
-
-    def _start(self, divisor: NDArray[Any]) -> NDArray[Any]:
-        """Where sums begin without a warm-up: at time 0 and at no arrival."""
-        return np.zeros((len(divisor), 1))
 
     def _since(self) -> int:
         """The checkpoint at the end of the warm-up; −1 where there is none."""
@@ -221,6 +222,8 @@ class Result:
         where a batch is long beside the time in which the system forgets its state."""
         self._known(name)
         self._measure(measure)
+        if not 0 <= run < self.runs:
+            raise ValueError(f"run must be from 0 to {self.runs - 1}, not {run!r}")
         if measure == "regret":
             raise ValueError("measure must be 'number_in_system' or 'sojourn_time' for batch means, not 'regret'")
         edges = [int(edge) for edge in self.settings["batch_marks"]]
@@ -230,7 +233,8 @@ class Result:
         )
         sums, count = self._columns[f"{name}.{field}"][run, at], divisor[run, at].astype(np.float64)
         if not self.warm_up:
-            sums, count = np.concatenate([[0.0], sums]), np.concatenate([[0.0], count])
+            begin = self._starts if measure == "number_in_system" else 0.0
+            sums, count = np.concatenate([[0.0], sums]), np.concatenate([[begin], count])
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.diff(sums) / np.diff(count)
         return np.asarray(means[np.diff(count) > 0.0])  # a recorded trace may begin with a batch that takes no time
@@ -290,7 +294,7 @@ class Result:
     def _per_time(self, column: str) -> Floats:
         since, sums = self._since(), self._columns[column]
         if since < 0:
-            return np.asarray(sums[:, -1] / self.time[:, -1])
+            return np.asarray(sums[:, -1] / (self.time[:, -1] - self._starts))
         return np.asarray((sums[:, -1] - sums[:, since]) / (self.time[:, -1] - self.time[:, since]))
 
     def _servers(self, name: str, field: str) -> range:
@@ -343,9 +347,11 @@ class Result:
         """A quantile of the sojourn times (all jobs, the warm-up's included), averaged over runs. Needs
         ``simulate(quantiles=[...])`` with this q."""
         self._known(name)
-        column = f"{name}.quantile.{q:g}"
+        if not isinstance(q, float):
+            raise ValueError(f"q: must be one of the quantiles that were kept, not {q!r}")
+        column = f"{name}.quantile.{q!r}"
         if column not in self._columns:
-            known = ", ".join(f"{value:g}" for value in self.settings["quantiles"]) or "none"
+            known = ", ".join(f"{value!r}" for value in self.settings["quantiles"]) or "none"
             raise ValueError(
                 f"q: the quantile {q!r} was not kept ({known} were); ask for it in simulate(quantiles=...)"
             )
@@ -398,7 +404,7 @@ def result_columns(settings: Mapping[str, Any]) -> list[str]:
     return [
         *SHARED,
         *(column for name in names for column in policy_columns(name, servers)),
-        *(f"{name}.quantile.{q:g}" for name in names for q in quantiles),
+        *(f"{name}.quantile.{q!r}" for name in names for q in quantiles),
     ]
 
 

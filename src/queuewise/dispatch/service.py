@@ -27,7 +27,8 @@ _SAMPLE = 100_000
 class Service:
     """A law of sizes: ``draw(rng, n)``, its mean, and what it is called in settings.
 
-    `in_order` says that sizes belong to jobs one by one (recorded with their arrivals) and are not random.
+    recorded : sizes that belong to the jobs one by one, and are not random · sound : every size is finite and above 0 by
+    construction, so that nobody need look
     """
 
     draw: Draw
@@ -35,6 +36,7 @@ class Service:
     name: str
     parameters: tuple[tuple[str, Any], ...] = ()
     recorded: Floats | None = None
+    sound: bool = False
 
     def settings(self) -> dict[str, Any]:
         """What identifies the law, as JSON values."""
@@ -42,6 +44,8 @@ class Service:
 
     def sizes(self, rng: np.random.Generator, count: int) -> Floats:
         """So many sizes, checked."""
+        if self.sound:
+            return np.asarray(self.draw(rng, count))
         found = np.asarray(self.draw(rng, count), dtype=np.float64)
         if found.shape != (count,) or not (np.isfinite(found) & (found > 0.0)).all():
             raise ValueError(f"service: the law {self.name} must return {count} finite sizes above 0")
@@ -55,12 +59,12 @@ def _exponential(rng: np.random.Generator, count: int) -> Floats:
 
 def exponential() -> Service:
     """Exponential service times: the model of the paper (LASED, section 2.1)."""
-    return Service(_exponential, 1.0, "exponential")
+    return Service(_exponential, 1.0, "exponential", sound=True)
 
 
 def deterministic() -> Service:
     """All jobs of the same size."""
-    return Service(lambda rng, count: np.ones(count), 1.0, "deterministic")
+    return Service(lambda rng, count: np.ones(count), 1.0, "deterministic", sound=True)
 
 
 def erlang(phases: int) -> Service:
@@ -75,6 +79,8 @@ def hyperexponential_draw(variation: float) -> Draw:
     if variation < 1.0:
         raise ValueError(f"variation must be at least 1 for a hyperexponential law, not {variation!r}")
     p = 0.5 * (1.0 + math.sqrt((variation - 1.0) / (variation + 1.0)))
+    if p >= 1.0:
+        raise ValueError(f"variation must be at most some 1e15 for a hyperexponential law, not {variation!r}")
 
     def draw(rng: np.random.Generator, count: int) -> Floats:
         means = np.where(rng.random(count) < p, 0.5 / p, 0.5 / (1.0 - p))

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._version import VERSION
-from ..fields import require_choice, require_count, require_positive
+from ..fields import require_choice, require_count, require_list, require_positive
 from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
 from ..runs.runner import Halted, Progress
 from ..runs.store import Columns
 from . import engine, loop
+from .arrivals import Recorded
 from .engine import Player
 from .policies import make
 from .policies.sed import sed
@@ -29,6 +30,8 @@ Ints = NDArray[np.int64]
 
 #: Checkpoints per factor of ten, and batches that a run is cut into for batch means.
 PER_DECADE, BATCHES = 16, 20
+#: Run numbers are kept in 32 bits; and the largest c₁, for which gaps are looked up to m = 25 c₁.
+MOST_RUNS, MOST_DEPTH = 2**31 - 1, 1000.0
 
 
 def simulate(
@@ -87,21 +90,15 @@ def simulate(
     ----------
     The model and the regret: LASED, sections 2.1 and 3.2.
     """
-    if not isinstance(system, System):
-        raise ValueError(f"system must be a dispatch.System, not {system!r}")
-    for field, value, least in (
-        ("arrivals", arrivals, 1),
-        ("runs", runs, 1),
-        ("seed", seed, 0),
-        ("first_run", first_run, 0),
-    ):
-        require_count(field, value, least)
+    _check(system, arrivals=(arrivals, 1), runs=(runs, 1), seed=(seed, 0), first_run=(first_run, 0))
+    if first_run + runs > MOST_RUNS:
+        raise ValueError(f"first_run must leave run numbers below {MOST_RUNS}, not {first_run!r}")
     workers = checked_workers(workers)
-    require_choice("sizes", sizes, ("job", "server"))
+    _check_sizes(system, sizes)
     require_positive("depth", depth)
-    if sizes == "server" and system.service.recorded is not None:
-        raise ValueError("sizes must be 'job' with recorded sizes, which belong to the jobs")
-    for q in quantiles:
+    if depth > MOST_DEPTH:
+        raise ValueError(f"depth must be at most {MOST_DEPTH:g}, not {depth!r}")
+    for q in require_list("quantiles", quantiles, "numbers"):
         if not isinstance(q, float) or not 0.0 < q < 1.0:
             raise ValueError(f"quantiles must lie strictly between 0 and 1, not {q!r}")
     arrivals = engine.last_arrival(system, int(arrivals))
@@ -119,6 +116,7 @@ def simulate(
         "quantiles": list(quantiles),
         "sizes": sizes,
         "depth": float(depth),
+        "starts": _starts(system),
         "system": system.settings(),
         "policies": [policy_settings(policy) for policy in listed],
         "version": VERSION,
@@ -142,11 +140,24 @@ def simulate(
     return found
 
 
+def _check(system: Any, **counts: tuple[Any, int]) -> None:
+    if not isinstance(system, System):
+        raise ValueError(f"system must be a dispatch.System, not {system!r}")
+    for field, (value, least) in counts.items():
+        require_count(field, value, least)
+
+
+def _check_sizes(system: System, sizes: str) -> None:
+    require_choice("sizes", sizes, ("job", "server"))
+    if sizes == "server" and system.service.recorded is not None:
+        raise ValueError("sizes must be 'job' with recorded sizes, which belong to the jobs")
+
+
 def _policies(policies: str | Policy | Sequence[str | Policy]) -> list[Policy]:
     """The policies by name, each once, none under a name that the rows need themselves."""
     if isinstance(policies, str | Policy):
         policies = [policies]
-    listed = [make(policy) for policy in policies]
+    listed = [make(policy) for policy in require_list("policies", policies, "policies and names")]
     names = different_names(listed, ("run", "round", *SHARED))
     for name in names:
         if name == ORACLE:
@@ -166,6 +177,11 @@ def _warm_up(given: int | float, arrivals: int) -> int:
     return int(given)
 
 
+def _starts(system: System) -> float:
+    """When averages over time begin: with the first arrival of a trace, whatever its clock says; else at 0."""
+    return float(system.arrivals.times[0]) if isinstance(system.arrivals, Recorded) else 0.0
+
+
 def _batch_marks(skipped: int, arrivals: int) -> list[int]:
     edges = np.linspace(skipped, arrivals, min(BATCHES, arrivals - skipped) + 1).round().astype(int)
     return [int(edge) for edge in edges if edge > 0]
@@ -177,7 +193,7 @@ def _marks(given: Sequence[int] | None, skipped: int, batch_marks: Sequence[int]
         decades = math.log10(max(arrivals, 2))
         chosen = {round(x) for x in np.logspace(0.0, decades, 1 + math.ceil(PER_DECADE * decades))}
     else:
-        for mark in given:
+        for mark in require_list("checkpoints", given, "numbers of arrivals"):
             require_count("checkpoints", mark)
             if mark > arrivals:
                 raise ValueError(f"checkpoints must be at most the {arrivals} arrivals of a run, not {mark!r}")
@@ -251,7 +267,7 @@ class _Game:
             for q in self.settings["quantiles"]:
                 sketch = sketches[players.index(player)]
                 value = sketch.quantile(q) if player.stable else math.nan
-                columns[f"{policy.name}.quantile.{q:g}"] = np.full(len(self.marks), value)
+                columns[f"{policy.name}.quantile.{q!r}"] = np.full(len(self.marks), value)
         return columns
 
 
@@ -341,10 +357,10 @@ def trace(
 ) -> Job:
     """Every job of one run: what ``simulate`` would play as this run of this policy, written down job by job.
 
-    With sizes="server" the sizes are those of the servers' own sequences, and ``size`` is the work at the server's rate.
+    With sizes="server" the sizes are those of the servers' own sequences.
     """
-    require_count("arrivals", arrivals)
-    require_choice("sizes", sizes, ("job", "server"))
+    _check(system, arrivals=(arrivals, 1), seed=(seed, 0), run=(run, 0))
+    _check_sizes(system, sizes)
     arrivals = engine.last_arrival(system, arrivals)
     own = sizes == "server"
     player = Player(
@@ -361,7 +377,7 @@ def trace(
     for times, work in engine.flows(system, arrivals, seed, run, engine.OWN_CHUNK if own else engine.CHUNK):
         player.advance(times, work)
         record, done = player.record, int(player.tally.clock[loop.POSITION])
-        columns = (times, work, record.server, record.reason, record.cause, record.began, record.departs)
+        columns = (times, record.size, record.server, record.reason, record.cause, record.began, record.departs)
         chunks.append(tuple(column[:done].copy() for column in columns))
         if not player.stable:
             break

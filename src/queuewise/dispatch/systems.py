@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..fields import plain, require_count, require_positive
+from ..fields import plain, require_count, require_list, require_positive
 from . import arrivals as arrival_laws
 from . import service as service_laws
 from .arrivals import ArrivalProcess, Recorded
@@ -33,6 +33,8 @@ Rate = float | Fraction | str
 EXACT = 2**53
 #: Jobs in the system at which a run ends with the verdict "unstable".
 MOST_IN_SYSTEM = 1_000_000
+#: The largest such cap: each job in the system takes some 50 bytes.
+MOST_CAP = 1_000_000_000
 #: Slots that a server may have: waiting for the next free one is looked for among them.
 MOST_SLOTS = 10_000
 
@@ -78,7 +80,16 @@ def exact_rate(name: str, value: Rate) -> Fraction:
         found = Fraction(repr(value.item() if isinstance(value, np.generic) else value))
     if found <= 0:
         raise ValueError(f"{name} must be positive, not {value!r}")
+    if not 0.0 < _as_float(found) < math.inf:
+        raise ValueError(f"{name} must lie within what floating point can hold, not {str(value)[:40]}")
     return found
+
+
+def _as_float(rate: Fraction) -> float:
+    try:
+        return float(rate)
+    except OverflowError:
+        return math.inf
 
 
 def common_weights(rates: Sequence[Sequence[Fraction]], largest_queue: int) -> tuple[Floats, bool]:
@@ -130,24 +141,32 @@ class System:
 
     def __post_init__(self) -> None:
         require_count("most_in_system", self.most_in_system, 2)
+        if self.most_in_system > MOST_CAP:
+            raise ValueError(f"most_in_system must be at most {MOST_CAP}, not {self.most_in_system!r}")
+        self._set("most_in_system", int(self.most_in_system))
         given = self.service_rates
-        rows = given.rates if isinstance(given, Schedule) else (tuple(given),)
+        rows = given.rates if isinstance(given, Schedule) else (tuple(require_list("service_rates", given, "rates")),)
         if not rows[0]:
             raise ValueError("service_rates must have one rate for each server, at least one")
         if any(len(row) != len(rows[0]) for row in rows):
             raise ValueError("service_rates must have the same number of servers in every row of the schedule")
         self._set("_exact", tuple(tuple(exact_rate("service_rates", rate) for rate in row) for row in rows))
         if self.slots is not None:
+            self._set("slots", tuple(require_list("slots", self.slots, "numbers")))
             if len(self.slots) != self.servers:
                 raise ValueError(f"slots must have one number per server, {self.servers}, not {len(self.slots)}")
             for count in self.slots:
                 require_count("slots", count)
                 if count > MOST_SLOTS:
                     raise ValueError(f"slots must be at most {MOST_SLOTS} per server, not {count!r}")
-        if self.initial_rates is not None and len(self.initial_rates) != self.servers:
-            raise ValueError(f"initial_rates must have one rate per server, {self.servers}, not {self.initial_rates!r}")
-        for rate in self.initial_rates or ():
-            exact_rate("initial_rates", rate)
+        if self.initial_rates is not None:
+            self._set("initial_rates", tuple(require_list("initial_rates", self.initial_rates, "rates")))
+            if len(self.initial_rates) != self.servers:
+                raise ValueError(
+                    f"initial_rates must have one rate per server, {self.servers}, not {list(self.initial_rates)!r}"
+                )
+            for rate in self.initial_rates:
+                exact_rate("initial_rates", rate)
         if self.initial_spread is not None:
             require_positive("initial_spread", self.initial_spread)
             if self.initial_spread < 1.0 or self.initial_rates is not None:
@@ -160,8 +179,8 @@ class System:
             self._set("arrival_rate", self.arrivals.rate)
         elif self.arrival_rate is None:
             raise ValueError("arrival_rate is missing: jobs per time")
-        require_positive("arrival_rate", float(self.arrival_rate))  # type: ignore[arg-type]
-        if self.load >= 1.0 and not self.allow_unstable:
+        require_positive("arrival_rate", self.arrival_rate)  # type: ignore[arg-type]
+        if self._is_overloaded() and not self.allow_unstable:
             needed, there = self.rate * self.service.mean, self.capacity
             raise ValueError(
                 f"arrival_rate: work arrives at {needed:g} per time and the servers together do {there:g}, "
@@ -172,11 +191,20 @@ class System:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    def _is_overloaded(self) -> bool:
+        """λE[S] ≥ Σ c_i μ_i, with decimals as the fractions that they spell: 0.3 is 0.1 + 0.2."""
+        counts = [int(count) for count in self.slot_counts]
+        there = sum(rate * count for rate, count in zip(self._exact[-1], counts, strict=True))
+        mean = exact_rate("service", self.service.mean)
+        return exact_rate("arrival_rate", self.arrival_rate) * mean >= there  # type: ignore[arg-type]
+
     def _arrival_process(self) -> ArrivalProcess:
         if self.arrivals is None:
             return arrival_laws.poisson()
         if hasattr(self.arrivals, "start"):
             return self.arrivals  # type: ignore[no-any-return]
+        if isinstance(self.arrivals, str) or getattr(self.arrivals, "__module__", "") == arrival_laws.__name__:
+            raise ValueError(f"arrivals must be a process such as dispatch.arrivals.poisson(), not {self.arrivals!r}")
         if callable(self.arrivals):
             return arrival_laws.renewal(self.arrivals)
         return arrival_laws.recorded(self.arrivals)
@@ -186,6 +214,8 @@ class System:
             return service_laws.exponential()
         if isinstance(self.service, Service):
             return self.service
+        if isinstance(self.service, str) or getattr(self.service, "__module__", "") == service_laws.__name__:
+            raise ValueError(f"service must be a law such as dispatch.service.exponential(), not {self.service!r}")
         if callable(self.service):
             return service_laws.from_function(self.service)
         return service_laws.recorded_sizes(self.service)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import Stream
-from ...fields import choice
+from ...fields import choice, require_list
 from ..choice import TIES, best_server, build_index, law_of, new_index, update_index
 from ..policy import EXPLOIT, Outcome, Seen, Shape, Ticket
 from ..systems import EXACT, MOST_IN_SYSTEM, Rate, common_weights, exact_rate
@@ -56,7 +56,8 @@ def shortest(delays: Delays, seen: Seen, ties: int, stream: Stream) -> int:
 
 def changed(delays: Delays, seen: Seen, ties: int, server: int) -> None:
     """A server's queue or weight has changed."""
-    update_index(delays.tree, seen.queue, delays.slots, delays.weights, ties, server)
+    if delays.tree.shape[0] > 0:  # asked here too: the call alone costs as much as a decision between two servers
+        update_index(delays.tree, seen.queue, delays.slots, delays.weights, ties, server)
 
 
 def all_changed(delays: Delays, seen: Seen, ties: int) -> None:
@@ -116,7 +117,7 @@ def ties_of(options: Mapping[str, Any]) -> int:
 
 def weights_of(name: str, rates: Sequence[Rate], slots: Ints) -> Floats:
     """c_i μ_i up to a common factor, exact where the rates' fractions allow. ValueError for a wrong number of rates."""
-    if isinstance(rates, str) or len(rates) != len(slots):
+    if len(require_list(name, rates, "rates")) != len(slots):
         raise ValueError(f"{name}: must be one rate per server, {len(slots)}, not {rates!r}")
     row = [exact_rate(name, rate) * int(count) for rate, count in zip(rates, slots, strict=True)]
     return np.asarray(common_weights([row], min(MOST_IN_SYSTEM, EXACT))[0][0])
@@ -128,6 +129,6 @@ def initial_rates(options: Mapping[str, Any], shape: Shape) -> Floats:
     given = options["initial_rates"]
     if given is None:
         return shape.initial_rates.copy()
-    if isinstance(given, str) or len(given) != shape.servers:
+    if len(require_list("initial_rates", given, "rates")) != shape.servers:
         raise ValueError(f"initial_rates: must be one rate per server, {shape.servers}, not {given!r}")
     return np.array([float(exact_rate("initial_rates", rate)) for rate in given])

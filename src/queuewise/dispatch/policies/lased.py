@@ -76,7 +76,8 @@ def configure(options: Any, shape: Shape) -> Params:
         pair = options[field]
         if pair is None and field == "rate_bounds":
             continue
-        if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2 or not 0 < pair[0] < pair[1]:
+        numbers = isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+        if not numbers or not 0 < pair[0] < pair[1]:
             raise ValueError(f"{field}: must be two numbers with 0 < lower < upper, not {pair!r}")
     least_ratio, most_ratio = options["ratio_bounds"]
     least_rate, most_rate = 0.0, math.inf

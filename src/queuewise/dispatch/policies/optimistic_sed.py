@@ -35,6 +35,8 @@ from ._delay import Floats, initial_rates, ties_of
 UNBOUNDED = 1e200
 
 
+#: ln(arrivals + 1) is never above this.
+MOST_WANTED = 44.0
 #: Numbers in the system that are told apart; all larger ones count as one.
 LEVELS = 512
 
@@ -58,8 +60,12 @@ class State(NamedTuple):
 
 
 def upper_factor(f_per_sample: float) -> float:
-    """y ≥ 1 with y − 1 − ln y = f/N. Newton's steps come down from 1 + √(2f/N) + f/N, which is never below y."""
-    y = 1.0 + math.sqrt(2.0 * f_per_sample) + f_per_sample
+    """y ≥ 1 with y − 1 − ln y = f/N. Newton's steps come down from 1 + √(2f/N) + f/N, which is never below y; where y is close
+    to 1 and would cancel, its series in s = √(2f/N) is exact to rounding."""
+    s = math.sqrt(2.0 * f_per_sample)
+    if s < 0.03:
+        return 1.0 + s * (1.0 + s * (1 / 3 + s * (1 / 36 + s * (-1 / 270 + s * (1 / 4320 + s / 17010)))))
+    y = 1.0 + s + f_per_sample
     for _ in range(3):
         y -= (y - 1.0 - math.log(y) - f_per_sample) * y / (y - 1.0) if y > 1.0 else 0.0
     return max(y, 1.0)
@@ -100,7 +106,12 @@ def start(params: Params, shape: Shape, stream: Stream) -> State:
 
 def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
     """The shortest delay by upper bounds."""
-    f, wanted = doubt(params, state, seen.jobs), params.samples * math.log(seen.arrivals + 1.0)
+    f, wanted = doubt(params, state, seen.jobs), 0.0
+    for i in range(seen.queue.shape[0]):
+        if (
+            state.observed.completions[i] + seen.queue[i] < MOST_WANTED * params.samples
+        ):  # else ln is not worth its time
+            wanted = params.samples * math.log(seen.arrivals + 1.0)
     for i in range(seen.queue.shape[0]):
         state.weights[i] = seen.slots[i] * upper_rate(params, state, seen, i, f, wanted)
     server = shortest_delay(seen.queue, seen.slots, state.weights, params.ties, stream)

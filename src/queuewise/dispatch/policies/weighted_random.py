@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._random import Stream, uniform
+from ...fields import require_list
 from ..policy import EXPLOIT, Policy, Seen, Shape
 from ..systems import exact_rate
 from ._delay import Floats, Ints
@@ -24,7 +25,7 @@ def configure(options: Any, shape: Shape) -> Params:
     given = options["weights"]
     if given is None:
         weights = shape.rates * shape.slots
-    elif isinstance(given, str) or len(given) != shape.servers:
+    elif len(require_list("weights", given, "numbers")) != shape.servers:
         raise ValueError(f"weights: must be one number per server, {shape.servers}, not {given!r}")
     else:
         weights = np.array([float(exact_rate("weights", weight)) for weight in given])
