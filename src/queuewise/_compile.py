@@ -214,6 +214,7 @@ def _with_globals(
     # numba names a recursive call after the module, which a function from a bare ``exec`` does not have.
     clone.__module__ = function.__module__ if function.__module__ in sys.modules else __name__
     clone.__qualname__ = name or function.__qualname__
+    clone.__bound__ = True  # type: ignore[attr-defined]
     return clone
 
 
@@ -304,7 +305,22 @@ def program(entry: Function, bindings: Mapping[str, Function], *, lean: bool = F
 
 
 def _is_plain_library(function: Function) -> bool:
-    return isinstance(function, types.FunctionType) and _is_ours(function)
+    return isinstance(function, types.FunctionType) and _is_ours(function) and not hasattr(function, "__bound__")
+
+
+def calls_compiled(functions: Iterable[Function]) -> bool:
+    """Whether the user's functions reach one that the user compiled. It is taken as it is, so it may make arrays, and a lean
+    program around it would never release them."""
+    return any(_calls_compiled(function, set()) for function in functions if not _is_plain_library(function))
+
+
+def _calls_compiled(function: Any, seen: set[int]) -> bool:
+    if hasattr(getattr(function, "_dispatcher", function), "py_func"):
+        return True
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return False
+    seen.add(id(function))
+    return any(_calls_compiled(value, seen) for value in _referenced(function).values())
 
 
 def _program(entry: Function, bindings: Mapping[str, Function], lean: bool) -> Any:

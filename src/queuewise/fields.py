@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import math
+import types
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -87,6 +89,30 @@ def nearest(word: str, known: Any) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
+def spelled(function: Any) -> str:
+    """The name of a function, for people."""
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+def _identity(function: Any) -> Any:
+    """What tells a function of the user's own from another one, by its code: in a folder of results two versions of it must
+    not be mixed. A function of this package is known by its name."""
+    if str(getattr(function, "__module__", "")).split(".")[0] == __name__.split(".")[0]:
+        return spelled(function)
+    from ._compile import fingerprint  # here, since loading numba takes long
+
+    if isinstance(function, functools.partial):
+        return {"partial": plain(function.func), "arguments": plain([function.args, function.keywords])}
+    if isinstance(function, types.FunctionType) or hasattr(function, "py_func"):
+        return {"function": spelled(function), "code": fingerprint(function)}
+    if isinstance(function, types.MethodType):
+        return {"method": plain(function.__func__), "of": plain(vars(function.__self__))}
+    call = type(function).__call__
+    if isinstance(call, types.FunctionType):
+        return {"object": spelled(type(function)), "code": fingerprint(call), "state": plain(vars(function))}
+    return spelled(function)
+
+
 def plain(value: Any) -> Any:
     """A JSON-able form of a law's argument: arrays by their digest, functions by their name."""
     if isinstance(value, np.ndarray):
@@ -96,7 +122,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Fraction):
         return str(value)
     if callable(value):
-        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+        return _identity(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

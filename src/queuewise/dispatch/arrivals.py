@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..fields import plain, require_count, require_number, require_positive
+from ..fields import plain, require_count, require_number, require_positive, spelled
 
 Floats = npt.NDArray[np.float64]
 Gaps = Callable[[np.random.Generator, int], Any]
@@ -73,7 +73,9 @@ class Renewal:
         return _FromGaps(self.gaps, rate, rng, self.sound)
 
     def settings(self) -> dict[str, Any]:
-        return {"process": self.name, **dict(self.parameters)}
+        found: dict[str, Any] = {"process": self.name, **dict(self.parameters)}
+        gaps = plain(self.gaps)
+        return found if isinstance(gaps, str) else {**found, "gaps": gaps}
 
 
 def _exponential_gaps(rng: np.random.Generator, count: int) -> Floats:
@@ -111,7 +113,7 @@ def renewal(gaps: Gaps) -> Renewal:
     """Gaps from a function of your own, ``gaps(rng, n)``, of mean one (the system's arrival rate scales them)."""
     if not callable(gaps):
         raise ValueError(f"gaps must be a function of (rng, n), not {gaps!r}")
-    return Renewal(gaps, str(plain(gaps)))
+    return Renewal(gaps, spelled(gaps))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from .. import _compile, growing
 from ..contract import PolicyError
 from . import engine, loop
 from .engine import Player
+from .loop import MOST_REASON
 from .policies import make
 from .policy import CENSORED, DONE, FAILED, Outcome, Policy, Seen, Shape, Ticket
 from .systems import System, schedule
@@ -23,8 +24,6 @@ ARGUMENTS = {"configure": 2, "start": 3, "decide": 4, "assigned": 4, "observe": 
 
 #: Decisions of one rehearsal, and jobs that may be in the system at once.
 DECISIONS, PRESENT = 60, 7
-#: Reasons travel with the job in eight bits.
-MOST_REASON = 127
 
 
 def check_policy(policy: Policy | str, *, system: System | None = None) -> None:

@@ -38,7 +38,7 @@ def shape_of(system: System, clairvoyant: bool, seed: int = 0, run: int = 0) -> 
     """What a policy may know of a system before a run starts."""
     rates = system.rates[0] / float(system.service.mean) if clairvoyant else np.full(system.servers, math.nan)
     beliefs = system.beliefs(streams.generator(seed, run, streams.INSTANCE))
-    return Shape(system.servers, system.slot_counts.copy(), system.rate, rates, beliefs)
+    return Shape(system.servers, system.slot_counts.copy(), system.rate, rates, beliefs, system.most_in_system)
 
 
 def truth_of(system: System, depth: float = DEPTH) -> Truth:
@@ -64,11 +64,13 @@ def flows(
     source = system.arrivals.start(system.rate, streams.generator(seed, run, streams.ARRIVALS))
     rng = streams.generator(seed, run, streams.SERVICE)
     recorded = system.service.recorded
-    done = 0
+    done, before = 0, 0.0
     while done < arrivals:
-        times = source.take(min(chunk, arrivals - done))
+        asked = min(chunk, arrivals - done)
+        times = _checked_times(source.take(asked), asked, before)
         if not len(times):
             return
+        before = float(times[-1])
         if recorded is None:
             sizes = system.service.sizes(rng, len(times))
         else:
@@ -77,6 +79,18 @@ def flows(
                 raise ValueError(f"service: {len(recorded)} recorded sizes are too few for {arrivals} arrivals")
         yield times, np.ascontiguousarray(sizes)
         done += len(times)
+
+
+def _checked_times(given: Any, asked: int, before: float) -> NDArray[np.float64]:
+    """Arrival times as the loop takes them on trust: in order, finite, no more than were asked for."""
+    times = np.ascontiguousarray(given, dtype=np.float64)
+    if times.ndim != 1 or len(times) > asked:
+        raise ValueError(
+            f"arrivals: take({asked}) must return at most {asked} times, not an array of shape {times.shape}"
+        )
+    if len(times) and not (before <= times[0] and times[-1] < math.inf and (times[1:] >= times[:-1]).all()):
+        raise ValueError("arrivals: times must be finite, at least 0, and in order")
+    return times
 
 
 def last_arrival(system: System, arrivals: int) -> int:
@@ -154,7 +168,9 @@ class Player:
         self.stable = True
         self._truth = truth_of(system, depth)
         self._trace, self._listen = trace, listen
-        self._how = LEAN if compiled else PLAIN
+        self._how = PLAIN
+        if compiled:
+            self._how = COMPILED if _compile.calls_compiled(policy.functions.values()) else LEAN
         self._entry = _entry(policy, self._how)
         while self._entry in UNCOMPILABLE:
             self._next_way()
@@ -183,6 +199,8 @@ class Player:
         Raises ValueError where the policy names a server that there is not."""
         if not self.stable:
             return
+        if self._own_rngs and len(times) > self._own.shape[1]:
+            raise ValueError(f"times: at most {self._own.shape[1]} arrivals at a time where sizes belong to servers")
         if (len(times) > len(self.record.server) and self._trace) or (
             len(times) > len(self.record.sojourn) and self._listen
         ):
@@ -202,7 +220,7 @@ class Player:
             if status == loop.NO_SUCH_SERVER:
                 raise ValueError(
                     f"{self.policy.name}: decide() of arrival {self.tally.clock[loop.ARRIVED] + 1} named a server outside "
-                    f"0..{self.system.servers - 1}"
+                    f"0..{self.system.servers - 1}, or a reason outside 0..{loop.MOST_REASON}"
                 )
             self._more_room()
 

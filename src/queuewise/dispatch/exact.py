@@ -57,7 +57,9 @@ from . import chains, engine
 from .chains import Chain
 from .policies import make
 from .policies._delay import law as fixed_law
+from .policies.random import law as random_law
 from .policies.sed import law as sed_law
+from .policies.weighted_random import law as weighted_law
 from .policy import Policy
 from .systems import System
 
@@ -188,7 +190,7 @@ class Stationary:
     @property
     def queue(self) -> Ints:
         """int64[S, n]."""
-        states: Ints = _lattice(len(self.shares), self.level).queue
+        states: Ints = _lattice(len(self.shares), self.level).queue.copy()  # the lattice is kept for the next solution
         return states
 
     @property
@@ -524,15 +526,10 @@ def stationary(system: System, policy: str | Policy, tolerance: float = 1e-8, le
 
 
 def _blind_shares(system: System, policy: Policy) -> Floats | None:
-    """The rule's probabilities where they are the same in every state, as far as a few states show; else None."""
-    n = system.servers
-    deep = 10**9
-    probes = [np.zeros(n, np.int64), np.full(n, deep, np.int64)]
-    probes += [row * deep for row in np.eye(n, dtype=np.int64)] + [
-        deep - row * deep for row in np.eye(n, dtype=np.int64)
-    ]
-    law = _rule(system, policy).law(np.array(probes))
-    return np.asarray(law[0]) if (law == law[0]).all() else None
+    """The probabilities of a rule that is blind to queues; None for any other."""
+    if policy.law not in (random_law, weighted_law):
+        return None
+    return np.asarray(_rule(system, policy).law(np.zeros((1, system.servers), np.int64))[0])
 
 
 def _product(system: System, shares: Floats, tolerance: float) -> Stationary:

@@ -35,6 +35,9 @@ Floats = NDArray[np.float64]
 #: How a call of :func:`run` ends: the chunk is through, or the caller must make room, or stop.
 DONE_WITH_CHUNK, NO_ROOM, UNSTABLE, NO_SUCH_SERVER = 0, 1, 2, 3
 
+#: Reasons travel with the job in eight bits.
+MOST_REASON = 127
+
 #: Causes of a decision against the oracle (LASED, section 3.3; per decision as docs/dispatch.md says).
 EXPLORATION, MISESTIMATION, OVERFLOW = 0, 1, 2
 
@@ -354,7 +357,7 @@ def run(
         # The decision, held against the oracle's set at this state.
         seen = Seen(now, present, arrived + 1, piece, queue, slots, servers.began, free_at, shown)
         server, reason = decide(params, state, seen, stream)
-        if server < 0 or server >= n:
+        if server < 0 or server >= n or reason < 0 or reason > MOST_REASON:
             status = NO_SUCH_SERVER
             break
         if coupled:

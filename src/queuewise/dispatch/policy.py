@@ -82,6 +82,7 @@ class Shape(NamedTuple):
 
     servers n · slots : int64[n] · arrival_rate λ (jobs per time, the long-run mean) · rates : float64[n], jobs per time that
     one slot serves, NaN unless clairvoyant · initial_rates : float64[n], what is believed of them beforehand
+    most_in_system : jobs at which a run ends as unstable
     """
 
     servers: int
@@ -89,6 +90,7 @@ class Shape(NamedTuple):
     arrival_rate: float
     rates: NDArray[np.float64]
     initial_rates: NDArray[np.float64]
+    most_in_system: int
 
 
 class NoParams(NamedTuple):

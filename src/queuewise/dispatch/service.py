@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..fields import plain, require_count, require_number, require_positive
+from ..fields import plain, require_count, require_number, require_positive, spelled
 
 Floats = npt.NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Any]
@@ -40,7 +40,9 @@ class Service:
 
     def settings(self) -> dict[str, Any]:
         """What identifies the law, as JSON values."""
-        return {"law": self.name, **dict(self.parameters)}
+        found = {"law": self.name, **dict(self.parameters)}
+        draw = plain(self.draw)
+        return found if isinstance(draw, str) else {**found, "draw": draw}
 
     def sizes(self, rng: np.random.Generator, count: int) -> Floats:
         """So many sizes, checked."""
@@ -154,8 +156,8 @@ def from_function(draw: Draw, mean: float | None = None) -> Service:
     """
     if not callable(draw):
         raise ValueError(f"service must be a law or a function of (rng, n), not {draw!r}")
-    law = Service(draw, 1.0, str(plain(draw)))
+    law = Service(draw, 1.0, spelled(draw))
     if mean is None:
         mean = float(law.sizes(np.random.default_rng(0), _SAMPLE).mean())
     require_positive("mean", mean)
-    return Service(draw, float(mean), str(plain(draw)))
+    return Service(draw, float(mean), spelled(draw))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -353,11 +354,13 @@ def trace(
     run: int = 0,
     *,
     sizes: Literal["job", "server"] = "job",
+    depth: float = engine.DEPTH,
     compiled: bool = True,
 ) -> Job:
     """Every job of one run: what ``simulate`` would play as this run of this policy, written down job by job.
 
-    With sizes="server" the sizes are those of the servers' own sequences.
+    With sizes="server" the sizes are those of the servers' own sequences. A run that overflows ends there, with a warning.
+    `depth` : c₁ of m(k), as for ``simulate``.
     """
     _check(system, arrivals=(arrivals, 1), seed=(seed, 0), run=(run, 0))
     _check_sizes(system, sizes)
@@ -372,6 +375,7 @@ def trace(
         own_sizes=own,
         trace=True,
         compiled=compiled,
+        depth=depth,
     )
     chunks: list[tuple[NDArray[Any], ...]] = []
     for times, work in engine.flows(system, arrivals, seed, run, engine.OWN_CHUNK if own else engine.CHUNK):
@@ -380,5 +384,11 @@ def trace(
         columns = (times, record.size, record.server, record.reason, record.cause, record.began, record.departs)
         chunks.append(tuple(column[:done].copy() for column in columns))
         if not player.stable:
+            warnings.warn(
+                f"{player.policy.name}: {system.most_in_system} jobs were in the system after {len(chunks[-1][0])} more "
+                "arrivals, so the run ends there as unstable",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             break
     return Job(*(np.concatenate(column) for column in zip(*chunks, strict=True)))

@@ -30,7 +30,7 @@ from ..scheduling.simulate import simulate
 from ..scheduling.systems import System
 from .report import Table, short
 
-_PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib", "typer", "rich", "scikit-learn")
+_PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib", "crick", "typer", "rich", "scikit-learn")
 _ARRIVAL_RATE, _SUCCESS = 0.5, 0.75
 #: Rounds of a run, of which the first are left out (the queue begins empty, not in its stationary law), and runs.
 _ROUNDS, _WARM_UP, _RUNS = 2500, 500, 160

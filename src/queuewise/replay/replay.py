@@ -278,7 +278,6 @@ def _system(log: Log, servers: Servers, initial_rates: Sequence[Rate] | None, mo
     """The system in jobs of mean size per second: rules learn rates from completions and busy time."""
     mean = float(log.sizes.mean())
     exact_mean = Fraction(mean)
-    # Sizes that are divided by their mean have a mean of one only to within rounding.
     if servers.drift is None:
         service_rates: Any = [rate / exact_mean for rate in servers.rates]
     else:
@@ -286,6 +285,10 @@ def _system(log: Log, servers: Servers, initial_rates: Sequence[Rate] | None, mo
     if initial_rates is None:
         beliefs = [log.rate / sum(servers.slots)] * len(servers.names)
     else:
+        if len(initial_rates) not in (1, len(servers.names)):
+            raise ValueError(
+                f"initial_rates: must be one rate, or one for each of {len(servers.names)} servers, not {list(initial_rates)!r}"
+            )
         beliefs = [float(exact_rate("initial_rates", rate)) / mean for rate in initial_rates]
         if len(beliefs) == 1:
             beliefs = beliefs * len(servers.names)

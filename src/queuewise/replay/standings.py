@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Rules that learn the servers' speeds as they go.
 LEARNERS = ("lased", "greedy", "optimistic_sed", "thompson_sed", "dispatch_bandit")
+#: Rules that do not look at queues, so that a server to which they send too much is overloaded for good.
+BLIND = ("round_robin", "random", "weighted_random", "dispatch_bandit")
 #: Quantiles of the delay that are kept.
 QUANTILES = (0.5, 0.95, 0.99)
 #: A server that is sent more than this share of what it can do is called overloaded: a log is short, and its end uneven.
@@ -79,10 +81,15 @@ def standings(result: Result, log: Log, servers: Servers) -> tuple[Standing, ...
                 result.total_regret(name),
                 tuple(use.mean for use in result.utilisation(name)) if few and not overflowed else None,
                 offered,
-                _verdict(overflowed, offered, servers.names),
+                _verdict(overflowed, offered if _rule(result, name) in BLIND else None, servers.names),
             )
         )
     return tuple(found)
+
+
+def _rule(result: Result, name: str) -> str:
+    """The rule that a policy's name stands for."""
+    return next(str(policy["rule"]) for policy in result.settings["policies"] if policy["name"] == name)
 
 
 def _label(label: str) -> str:
@@ -121,6 +128,11 @@ def _excess(standing: Standing) -> tuple[float, float]:
     return standing.excess.mean, standing.excess.mean / oracle if oracle > 0.0 else math.nan
 
 
+def _number(count: float) -> str:
+    """A mean number of decisions; with a decimal where it is small and not whole."""
+    return f"{count:,.0f}" if count >= 10.0 or count == round(count) else f"{count:.1f}"
+
+
 def _percent(share: float, signed: bool = False) -> str:
     size = abs(100.0 * share)
     digits = 0 if size >= 10.0 else 1 if size >= 0.95 else 2
@@ -154,7 +166,7 @@ def standings_table(found: Sequence[Standing], title: str, servers: Servers, job
                 short(standing.p99.mean),
                 _value(standing.number),
                 excess,
-                f"{standing.wrong.mean:,.0f} ({_percent(standing.wrong.mean / jobs)})",
+                f"{_number(standing.wrong.mean)} ({_percent(standing.wrong.mean / jobs)})",
                 _use(standing, servers),
                 standing.verdict,
             )

@@ -43,7 +43,6 @@ def policy_settings(policy: Rule) -> dict[str, Any]:
         "label": policy.label,
     }
     functions = [*policy.functions.values(), *(getattr(policy, name) for name in ("configure", "start"))]
-    functions += [option for option in policy.options.values() if callable(option)]
     outside = [f for f in functions if _has_code(f) and str(f.__module__).split(".")[0] != _PACKAGE]
     if outside:
         found["code"] = _compile.fingerprint(*outside)

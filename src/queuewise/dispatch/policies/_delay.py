@@ -12,7 +12,7 @@ from ..._random import Stream
 from ...fields import choice, require_list
 from ..choice import TIES, best_server, build_index, law_of, new_index, update_index
 from ..policy import EXPLOIT, Outcome, Seen, Shape, Ticket
-from ..systems import EXACT, MOST_IN_SYSTEM, Rate, common_weights, exact_rate
+from ..systems import Rate, common_weights, exact_rate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -115,12 +115,12 @@ def ties_of(options: Mapping[str, Any]) -> int:
     return choice(options, "ties", TIES)
 
 
-def weights_of(name: str, rates: Sequence[Rate], slots: Ints) -> Floats:
+def weights_of(name: str, rates: Sequence[Rate], shape: Shape) -> Floats:
     """c_i μ_i up to a common factor, exact where the rates' fractions allow. ValueError for a wrong number of rates."""
-    if len(require_list(name, rates, "rates")) != len(slots):
-        raise ValueError(f"{name}: must be one rate per server, {len(slots)}, not {rates!r}")
-    row = [exact_rate(name, rate) * int(count) for rate, count in zip(rates, slots, strict=True)]
-    return np.asarray(common_weights([row], min(MOST_IN_SYSTEM, EXACT))[0][0])
+    if len(require_list(name, rates, "rates")) != shape.servers:
+        raise ValueError(f"{name}: must be one rate per server, {shape.servers}, not {rates!r}")
+    row = [exact_rate(name, rate) * int(count) for rate, count in zip(rates, shape.slots, strict=True)]
+    return np.asarray(common_weights([row], max(shape.most_in_system, int(shape.slots.max())))[0][0])
 
 
 def initial_rates(options: Mapping[str, Any], shape: Shape) -> Floats:

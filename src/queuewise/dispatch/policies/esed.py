@@ -14,7 +14,7 @@ def configure(options: Any, shape: Shape) -> Params:
     """The estimates as weights."""
     if options["rates"] is None:
         raise ValueError("rates: esed needs a fixed estimate of every server's rate")
-    return Params(weights_of("rates", options["rates"], shape.slots), shape.slots, ties_of(options))
+    return Params(weights_of("rates", options["rates"], shape), shape.slots, ties_of(options))
 
 
 def esed(rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:

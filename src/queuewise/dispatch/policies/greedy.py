@@ -34,7 +34,7 @@ class State(NamedTuple):
 def configure(options: Any, shape: Shape) -> Params:
     """Check the options."""
     initial = initial_rates(options, shape)
-    return Params(initial, weights_of("initial_rates", initial.tolist(), shape.slots), ties_of(options))
+    return Params(initial, weights_of("initial_rates", initial.tolist(), shape), ties_of(options))
 
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:

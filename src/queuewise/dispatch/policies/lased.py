@@ -33,8 +33,23 @@ UPDATES = {"episode": EPISODE, "completion": COMPLETION}
 ROUND_ROBIN, BLOCKS = 0, 1
 ORDERS = {"round_robin": ROUND_ROBIN, "blocks": BLOCKS}
 
+#: Jobs forced to one server in one episode, at most.
+MOST_FORCED = 1_000_000_000
 #: Episodes at which a threshold of the user's own is tried before it is taken.
 _TRIED = (*range(1, 201), 10**3, 10**4, 10**5, 10**6, 10**9)
+
+
+DEFAULTS: dict[str, Any] = {
+    "initial_rates": None,
+    "ratio_bounds": (0.01, 100.0),
+    "rate_bounds": None,
+    "threshold": None,
+    "scale": 1.0,
+    "quota": "fill",
+    "order": "round_robin",
+    "update": "episode",
+    "ties": "lowest",
+}
 
 
 class Params(NamedTuple):
@@ -76,9 +91,15 @@ def configure(options: Any, shape: Shape) -> Params:
         pair = options[field]
         if pair is None and field == "rate_bounds":
             continue
-        numbers = isinstance(pair, Sequence) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+        numbers = (
+            isinstance(pair, Sequence)
+            and len(pair) == 2
+            and all(isinstance(end, int | float) and not isinstance(end, bool) for end in pair)
+        )
         if not numbers or not 0 < pair[0] < pair[1]:
             raise ValueError(f"{field}: must be two numbers with 0 < lower < upper, not {pair!r}")
+    if options["rate_bounds"] is not None and options["ratio_bounds"] != DEFAULTS["ratio_bounds"]:
+        raise ValueError("ratio_bounds: must be left out with rate_bounds, from which they follow")
     least_ratio, most_ratio = options["ratio_bounds"]
     least_rate, most_rate = 0.0, math.inf
     if options["rate_bounds"] is not None:
@@ -87,15 +108,17 @@ def configure(options: Any, shape: Shape) -> Params:
     if not most_ratio >= 1.0 or not least_ratio <= 1.0:
         raise ValueError(f"ratio_bounds: must lie on both sides of 1, not {options['ratio_bounds']!r}")
     quota = 0 if options["quota"] == "fill" else whole(options, "quota", 1)
+    if quota > MOST_FORCED:
+        raise ValueError(f"quota: must be at most {MOST_FORCED}, not {quota}")
     initial = initial_rates(options, shape)
     return Params(
         initial,
-        weights_of("initial_rates", initial.tolist(), shape.slots),
+        weights_of("initial_rates", initial.tolist(), shape),
         float(least_ratio),
         float(most_ratio),
         float(least_rate),
         float(most_rate),
-        number(options, "scale", 0.0, strict=False),
+        number(options, "scale", 0.0, 1e6, strict=False),
         quota,
         choice(options, "update", UPDATES),
         choice(options, "order", ORDERS),
@@ -145,7 +168,7 @@ def _begin_episode(params: Params, state: State, slots: Ints) -> None:
         learned.busy[i] += pending.busy[i]
         pending.completions[i], pending.busy[i] = 0.0, 0.0
     _weigh(params, state, slots)
-    alpha = params.scale * threshold(state.at[0])
+    alpha = min(params.scale * threshold(state.at[0]), float(MOST_FORCED))
     fewest = learned.completions[0]
     for i in range(1, n):
         fewest = min(fewest, learned.completions[i])
@@ -278,17 +301,7 @@ def lased(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **opti
         configure=configure,
         start=functions["start"],
         options={"initial_rates": initial_rates, **options},
-        defaults={
-            "initial_rates": None,
-            "ratio_bounds": (0.01, 100.0),
-            "rate_bounds": None,
-            "threshold": None,
-            "scale": 1.0,
-            "quota": "fill",
-            "order": "round_robin",
-            "update": "episode",
-            "ties": "lowest",
-        },
+        defaults=DEFAULTS,
         name=name,
         explain=explain,
     )

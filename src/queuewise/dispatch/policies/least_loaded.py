@@ -1,4 +1,4 @@
-"""Least work left: the server at which a job that joins now begins its service first. It knows every job's size in advance,
+"""The shortest wait: the server at which a job that joins now begins its service first. It knows every job's size in advance,
 so it is a bound to compare with, not a rule for practice."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def decide(params: Params, state: Any, seen: Seen, stream: Stream) -> tuple[int,
 
 
 def least_loaded(*, name: str = "", **options: Any) -> Policy:
-    """The server with the least work left, knowing every size in advance.
+    """The server that can begin first, knowing every size in advance.
 
     ties : among servers that can begin at once: "lowest" (default), "highest", "fastest" or "random".
     """

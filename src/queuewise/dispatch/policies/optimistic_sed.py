@@ -10,7 +10,7 @@ LASED's Lemma 12 rests on; S_i counts the service in progress too, so that a sil
   visits go by the estimates alone. With c = 1 the chance that a belief starves a better server for v visits falls faster
   than 1/v, so that its sum stays bounded.
 - A server with N_i + q_i < a ln(arrivals) samples, those on their way included, is tried whatever is believed of it.
-- A server without a completion has its initial rate as U_i.
+- A server without a completion has the larger of its initial rate and f/S as U_i.
 
 Measured against its neighbours in docs/optimistic-sed.md.
 """

@@ -6,19 +6,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..policy import Policy, Shape
-from ..systems import exact_rate
-from ._delay import Params, assigned, decide, estimates, explain, law, observe, start, ties_of
+from ._delay import Params, assigned, decide, estimates, explain, law, observe, start, ties_of, weights_of
 
 
 def configure(options: Any, shape: Shape) -> Params:
     """r = a/b as the weights (b, a): then r(q₁ + 1) ≤ q₂ + 1 compares whole numbers."""
     if shape.servers != 2:
         raise ValueError(f"sed_ratio is a rule for 2 servers, not {shape.servers}; use esed with a rate for each")
-    ratio = exact_rate("ratio", options["ratio"])
-    weights = np.array([ratio.denominator, ratio.numerator], dtype=np.float64) * shape.slots
+    weights = weights_of("ratio", [1, options["ratio"]], shape)
     return Params(weights, shape.slots, ties_of(options))
 
 

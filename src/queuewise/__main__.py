@@ -1,0 +1,5 @@
+"""``python -m queuewise``: the command line."""
+
+from .cli import main
+
+main()
