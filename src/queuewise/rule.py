@@ -66,8 +66,8 @@ class Rule:
     def label(self) -> str:
         """The name with the options that differ from the defaults, for legends: ``acqb(samples=3)``."""
         changed = {key: value for key, value in self.options.items() if value is not self.defaults[key]}
-        spelled = {key: spelled(value) if callable(value) else repr(value) for key, value in changed.items()}
-        given = ", ".join(f"{key}={text}" for key, text in spelled.items() if text != repr(self.defaults[key]))
+        texts = {key: spelled(value) if callable(value) else repr(value) for key, value in changed.items()}
+        given = ", ".join(f"{key}={text}" for key, text in texts.items() if text != repr(self.defaults[key]))
         base = self.rule if self.name == self.rule else f"{self.name}: {self.rule}"
         return f"{base}({given})" if given else base
 

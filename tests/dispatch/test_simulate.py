@@ -218,7 +218,8 @@ def test_an_unstable_policy_is_stopped_and_harms_no_other(tmp_path: Path) -> Non
     loaded = load(tmp_path)
     assert loaded.verdict == result.verdict
     assert_same(result, loaded)
-    jobs = trace(system, "random", 2000, seed=4)
+    with pytest.warns(RuntimeWarning, match="ends there as unstable"):
+        jobs = trace(system, "random", 2000, seed=4)
     assert len(jobs.server) < 2000
 
 
@@ -365,13 +366,13 @@ def test_an_edited_rule_of_the_users_is_another_experiment(tmp_path: Path) -> No
     play(dataclasses.replace(mine), folder=tmp_path, runs=2)
     with pytest.raises(ValueError, match=r"policies\.mine was edited since"):
         play(dataclasses.replace(mine, decide=second_server), folder=tmp_path, runs=2)
-    with pytest.raises(ValueError, match=r"policies\.lased was edited since"):
+    with pytest.raises(ValueError, match=r"policies\.lased.* was edited since"):
         for factor in (2.0, 3.0):
             play(lased(threshold=lambda k, f=factor: f * k), folder=tmp_path / "lased", runs=1, compiled=False)
 
 
 def test_nothing_is_written_for_options_out_of_range(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lased: scale: must be a number at least 0, not -1"):
+    with pytest.raises(ValueError, match="lased: scale: must be a number at least 0 and at most"):
         play(lased(scale=-1.0), folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

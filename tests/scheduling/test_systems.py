@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from queuewise import fields
+from queuewise._compile import fingerprint
 from queuewise.scheduling import systems
 from queuewise.scheduling.contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
 from queuewise.scheduling.systems import Family, Quantity, System, family
@@ -232,7 +233,7 @@ def test_settings_tell_tables_apart_and_do_not_spell_them_out() -> None:
     assert systems.plain({"a": np.arange(3), "b": list(range(5000)), "c": ball, "d": np.float64(2)}) == {
         "a": {"sha256": fields.digest(np.arange(3))},
         "b": {"sha256": systems.plain(list(range(5000)))["sha256"]},
-        "c": f"{__name__}.ball",
+        "c": {"function": f"{__name__}.ball", "code": fingerprint(ball)},
         "d": 2.0,
     }
 

@@ -57,8 +57,10 @@ from . import chains, engine
 from .chains import Chain
 from .policies import make
 from .policies._delay import law as fixed_law
+from .policies.power_of_d import law as power_law
 from .policies.random import law as random_law
 from .policies.sed import law as sed_law
+from .policies.sed_of_d import law as sampled_law
 from .policies.weighted_random import law as weighted_law
 from .policy import Policy
 from .systems import System
@@ -527,7 +529,8 @@ def stationary(system: System, policy: str | Policy, tolerance: float = 1e-8, le
 
 def _blind_shares(system: System, policy: Policy) -> Floats | None:
     """The probabilities of a rule that is blind to queues; None for any other."""
-    if policy.law not in (random_law, weighted_law):
+    alone = policy.law in (power_law, sampled_law) and policy.options.get("choices") == 1  # one random server
+    if policy.law not in (random_law, weighted_law) and not alone:
         return None
     return np.asarray(_rule(system, policy).law(np.zeros((1, system.servers), np.int64))[0])
 

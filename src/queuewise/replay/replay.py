@@ -287,7 +287,8 @@ def _system(log: Log, servers: Servers, initial_rates: Sequence[Rate] | None, mo
     else:
         if len(initial_rates) not in (1, len(servers.names)):
             raise ValueError(
-                f"initial_rates: must be one rate, or one for each of {len(servers.names)} servers, not {list(initial_rates)!r}"
+                f"initial_rates must have one rate, or one for each of {len(servers.names)} servers, "
+                f"not {list(initial_rates)!r}"
             )
         beliefs = [float(exact_rate("initial_rates", rate)) / mean for rate in initial_rates]
         if len(beliefs) == 1:

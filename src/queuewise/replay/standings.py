@@ -130,6 +130,8 @@ def _excess(standing: Standing) -> tuple[float, float]:
 
 def _number(count: float) -> str:
     """A mean number of decisions; with a decimal where it is small and not whole."""
+    if math.isnan(count):
+        return "?"
     return f"{count:,.0f}" if count >= 10.0 or count == round(count) else f"{count:.1f}"
 
 
