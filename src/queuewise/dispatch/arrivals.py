@@ -52,7 +52,7 @@ class _FromGaps:
             pass
         elif gaps.shape != (count,) or not np.isfinite(gaps).all() or (gaps < 0.0).any():
             raise ValueError(f"arrivals: the function of gaps must return {count} finite numbers of at least 0")
-        gaps = gaps / self._rate
+        gaps = np.divide(gaps, self._rate, out=gaps if self._sound else None)  # a user's array is not ours to change
         gaps[0] += self._last
         times = np.cumsum(gaps, out=gaps)
         self._last = float(times[-1])
