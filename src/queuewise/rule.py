@@ -5,10 +5,13 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
+
+import numpy as np
 
 from .fields import nearest, spelled
 from .growing import grow
+from .streams import policy_stream
 
 
 @dataclass(frozen=True)
@@ -79,3 +82,31 @@ class Rule:
     def grow_state(self, state: Any, attempts: int) -> Any:
         """The same state with room for so many attempts assigned since the start, answered or not."""
         return grow(state, attempts)
+
+
+R = TypeVar("R", bound=Rule)
+
+
+def from_register(policy: str | R, register: Mapping[str, Callable[..., R]], options: Mapping[str, Any]) -> R:
+    """A policy from its registered name and options; a policy passes through.
+
+    Raises ValueError for an unknown name, with the nearest known one.
+    """
+    if isinstance(policy, Rule):
+        return policy
+    if policy not in register:
+        raise ValueError(f"policy: no rule is called {policy!r}{nearest(str(policy), register)}")
+    return register[policy](**options)
+
+
+def prepare(policy: Any, shape: Any, seed: int = 0, run: int = 0) -> tuple[Any, Any, Any]:
+    """(params, state, stream) of a policy of either wing before its first decision. Raises ValueError for options out of
+    range."""
+    stream = policy_stream(seed, run, policy.name)
+    try:
+        with np.errstate(over="ignore"):
+            params = policy.configure(policy.options, shape)
+            state = policy.start(params, shape, stream)
+    except ValueError as error:
+        raise ValueError(f"{policy.name}: {error}") from error
+    return params, state, stream

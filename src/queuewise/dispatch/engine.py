@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _compile, streams
+from ..rule import prepare as prepare
 from . import loop, theory
 from .arrivals import Recorded
 from .choice import INDEX_FROM, LOWEST, build_index
@@ -98,18 +99,6 @@ def _checked_times(given: Any, asked: int, before: float, ours: bool) -> NDArray
 def last_arrival(system: System, arrivals: int) -> int:
     """How many arrivals a run can have."""
     return min(arrivals, len(system.arrivals.times)) if isinstance(system.arrivals, Recorded) else arrivals
-
-
-def prepare(policy: Policy, shape: Shape, seed: int = 0, run: int = 0) -> tuple[Any, Any, Any]:
-    """(params, state, stream) of a policy before its first decision. Raises ValueError for options out of range."""
-    stream = streams.policy_stream(seed, run, policy.name)
-    try:
-        with np.errstate(over="ignore"):
-            params = policy.configure(policy.options, shape)
-            state = policy.start(params, shape, stream)
-    except ValueError as error:
-        raise ValueError(f"{policy.name}: {error}") from error
-    return params, state, stream
 
 
 def _checked(policy: Policy) -> Callable[..., tuple[int, int]]:

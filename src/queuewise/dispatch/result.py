@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runs.result import ByName, stack, unknown_policy
+from ..runs.result import ORACLE as ORACLE
+from ..runs.result import ByName, Described, stack
 from ..runs.statistics import Difference, Estimate, Moments, simultaneous_level
 from ..runs.store import Columns, Store
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: The key of the oracle's own system among the columns of a run: SED with the true rates and the paper's ties.
-ORACLE = "oracle"
 #: Why decisions were against the oracle (LASED, section 3.3).
 CAUSES = ("exploration", "misestimation", "overflow")
 #: What every run keeps of a policy at each checkpoint.
@@ -68,7 +67,7 @@ class Place(NamedTuple):
     behind: Difference | None
 
 
-class Result:
+class Result(Described):
     """What happened to every policy, and to the oracle's own system, over the same arrivals.
 
     Made by ``dispatch.simulate`` and ``queuewise.load``. Regret is the number of decisions so far that are not in the
@@ -85,8 +84,7 @@ class Result:
     """
 
     def __init__(self, settings: Mapping[str, Any], columns: Columns, first_run: int = 0) -> None:
-        self.settings: dict[str, Any] = dict(settings)
-        self.first_run = first_run
+        super().__init__(settings, first_run)
         self._columns = columns
         self.arrivals: NDArray[np.int64] = columns["arrivals"][0].astype(np.int64)
 
@@ -94,19 +92,9 @@ class Result:
         return f"Result({', '.join(self.policies)}: {self.runs} runs of {self.arrivals[-1]} arrivals, seed {self.seed})"
 
     @property
-    def policies(self) -> list[str]:
-        """Names of the policies, in the order in which they were given."""
-        return [policy["name"] for policy in self.settings["policies"]]
-
-    @property
     def runs(self) -> int:
         """Runs that were completed."""
         return len(self._columns["arrivals"])
-
-    @property
-    def seed(self) -> int:
-        """The seed of all streams."""
-        return int(self.settings["seed"])
 
     @property
     def servers(self) -> int:
@@ -117,17 +105,6 @@ class Result:
     def warm_up(self) -> int:
         """Arrivals that averages leave out."""
         return int(self.settings["warm_up"])
-
-    @property
-    def version(self) -> str:
-        """The version of this package that began the experiment."""
-        return str(self.settings.get("version", "unknown"))
-
-    def label(self, name: str) -> str:
-        """A policy's name with the options that differ from its rule's defaults, its tie rule among them, for legends."""
-        self._known(name)
-        found = [policy.get("label", name) for policy in self.settings["policies"] if policy["name"] == name]
-        return str(found[0]) if found else name
 
     # --- regret -------------------------------------------------------------------------------------------------------
 
@@ -381,14 +358,6 @@ class Result:
         from .plot import regrets
 
         return regrets(self, policies, level=level, title=title)
-
-    def _names(self) -> list[str]:
-        return [*(name for name in self.policies if name != ORACLE), ORACLE]
-
-    def _known(self, name: str) -> str:
-        if name != ORACLE and name not in self.policies:
-            raise ValueError(unknown_policy(name, self.policies))
-        return name
 
     def _curve(self, values: Floats, level: float) -> Curve:
         moments = Moments.of(values)

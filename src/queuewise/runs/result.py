@@ -198,7 +198,52 @@ def unknown_policy(name: object, known: Iterable[str]) -> str:
     return f"policy: the result has none called {name!r}; {hint}"
 
 
-class Result:
+class Described:
+    """What a result of either model says of itself: its settings, its policies by name, its seed.
+
+    Attributes
+    ----------
+    settings : dict
+        What was simulated, as plain JSON values.
+    first_run : int
+        Number of the first run.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], first_run: int) -> None:
+        self.settings: dict[str, Any] = dict(settings)
+        self.first_run = first_run
+
+    @property
+    def policies(self) -> list[str]:
+        """Names of the policies, in the order in which they were given."""
+        return [policy["name"] for policy in self.settings["policies"]]
+
+    @property
+    def seed(self) -> int:
+        """The seed of all streams."""
+        return int(self.settings["seed"])
+
+    @property
+    def version(self) -> str:
+        """The version of this package that began the experiment."""
+        return str(self.settings.get("version", "unknown"))
+
+    def label(self, name: str) -> str:
+        """A policy's name with the options that differ from its rule's defaults, for legends."""
+        self._known(name)
+        found = [policy.get("label", name) for policy in self.settings["policies"] if policy["name"] == name]
+        return str(found[0]) if found else name
+
+    def _names(self) -> list[str]:
+        return [*(name for name in self.policies if name != ORACLE), ORACLE]
+
+    def _known(self, name: str) -> str:
+        if name != ORACLE and name not in self.policies:
+            raise ValueError(unknown_policy(name, self.policies))
+        return name
+
+
+class Result(Described):
     """Queue lengths of every policy and of the oracle over the same arrivals, contexts and service uniforms.
 
     Made by ``simulate`` and :func:`load`. Regret is Q − Q_oracle at the beginning of a round, in jobs; intervals are
@@ -216,17 +261,11 @@ class Result:
     """
 
     def __init__(self, settings: Mapping[str, Any], kept: Kept, first_run: int = 0) -> None:
-        self.settings: dict[str, Any] = dict(settings)
-        self.first_run = first_run
+        super().__init__(settings, first_run)
         self._kept = kept
 
     def __repr__(self) -> str:
         return f"Result({', '.join(self.policies)}: {self.runs} runs of {self.rounds} rounds, seed {self.seed})"
-
-    @property
-    def policies(self) -> list[str]:
-        """Names of the policies, in the order in which they were given."""
-        return [policy["name"] for policy in self.settings["policies"]]
 
     @property
     def rounds(self) -> int:
@@ -237,22 +276,6 @@ class Result:
     def runs(self) -> int:
         """Runs that were completed."""
         return self._kept.runs
-
-    @property
-    def seed(self) -> int:
-        """The seed of all streams."""
-        return int(self.settings["seed"])
-
-    @property
-    def version(self) -> str:
-        """The version of this package that began the experiment."""
-        return str(self.settings.get("version", "unknown"))
-
-    def label(self, name: str) -> str:
-        """A policy's name with the options that differ from its rule's defaults, for legends."""
-        self._known(name)
-        found = [policy.get("label", name) for policy in self.settings["policies"] if policy["name"] == name]
-        return str(found[0]) if found else name
 
     @property
     def queue_length(self) -> dict[str, NDArray[np.int32]]:
@@ -381,14 +404,6 @@ class Result:
         from .plot import curves
 
         return curves(self, policies, **options)
-
-    def _names(self) -> list[str]:
-        return [*(name for name in self.policies if name != ORACLE), ORACLE]
-
-    def _known(self, name: str) -> str:
-        if name != ORACLE and name not in self.policies:
-            raise ValueError(unknown_policy(name, self.policies))
-        return name
 
     def _window(self, rounds: Window | None) -> Window:
         return (1, self.rounds) if rounds is None else check_window("rounds", rounds, self.rounds)

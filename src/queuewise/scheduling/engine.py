@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _compile, streams
+from ..rule import prepare as prepare
 from . import loop
 from .loop import Queue, Record
 from .policy import Policy
@@ -113,18 +114,6 @@ def _entry(policy: Policy, compiled: bool) -> Callable[..., int]:
     if compiled:
         return _compile.program(loop.run, policy.functions)  # type: ignore[no-any-return]
     return _compile.interpreted(loop.run, policy.functions)
-
-
-def prepare(policy: Policy, shape: Shape, seed: int = 0, run: int = 0) -> tuple[Any, Any, Any]:
-    """(params, state, stream) of a policy before its first decision. Raises ValueError for options out of range."""
-    stream = streams.policy_stream(seed, run, policy.name)
-    try:
-        with np.errstate(over="ignore"):
-            params = policy.configure(policy.options, shape)
-            state = policy.start(params, shape, stream)
-    except ValueError as error:
-        raise ValueError(f"{policy.name}: {error}") from error
-    return params, state, stream
 
 
 def play(

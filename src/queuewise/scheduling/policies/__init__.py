@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...fields import nearest
+from ...rule import from_register
 from ..policy import (
     Policy,
 )
@@ -43,11 +43,7 @@ def make(policy: str | Policy, **options: Any) -> Policy:
 
     Raises ValueError for an unknown name, with the nearest known one.
     """
-    if isinstance(policy, Policy):
-        return policy
-    if policy not in REGISTER:
-        raise ValueError(f"policy: no rule is called {policy!r}{nearest(policy, REGISTER)}")
-    return REGISTER[policy](**options)
+    return from_register(policy, REGISTER, options)
 
 
 __all__ = [
