@@ -150,7 +150,7 @@ def explain(params: Params, state: State, seen: Seen) -> dict[str, Any]:
 
 
 def optimistic_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **options: Any) -> Policy:
-    """Shortest Expected Delay on upper confidence bounds: learns without forced exploration, and never starves a server.
+    """Shortest Expected Delay on upper confidence bounds: learns without forced phases, and tries a starved server again.
 
     initial_rates : one per server; None (default) for the system's, else all 1. Each stands until
         its server's first completion.
