@@ -15,7 +15,7 @@ DATA = Path(os.environ.get("QUEUEWISE_DATA") or Path(__file__).parents[3] / "sha
 def recorded(name: str) -> Path:
     """A recorded file, or a skip that says what is missing."""
     if not (DATA / name).is_file():
-        pytest.skip(f"{name} is not in QUEUEWISE_DATA nor in ../shared/data")
+        pytest.skip(f"{name} is not in QUEUEWISE_DATA")
     return DATA / name
 
 

@@ -247,7 +247,7 @@ def test_files_are_written_and_a_rerun_gives_the_same(tmp_path: Path) -> None:
 def test_an_hour_of_conversations() -> None:
     path = DATA / "azure_llm_2023" / "AzureLLMInferenceTrace_conv.csv.gz"
     if not path.is_file():
-        pytest.skip("azure_llm_2023 is not in QUEUEWISE_DATA nor in ../shared/data")
+        pytest.skip("azure_llm_2023 is not in QUEUEWISE_DATA")
     found = replay(read_log(path), [300, 300, 900], load=0.8, policies=["sed", "optimistic_sed", "round_robin"], runs=1)
     ours = by_name(found)
     assert ours["sed"].excess.mean == 0.0 and ours["sed"].wrong.mean == 0.0
@@ -258,7 +258,7 @@ def test_an_hour_of_conversations() -> None:
 def test_a_month_of_calls_on_its_own_agents() -> None:
     path = DATA / "technion_bank" / "calls_august_1999.csv.gz"
     if not path.is_file():
-        pytest.skip("technion_bank is not in QUEUEWISE_DATA nor in ../shared/data")
+        pytest.skip("technion_bank is not in QUEUEWISE_DATA")
     found = replay(read_log(path, drop_bad=True), busiest=8, policies=["sed", "jsq", "round_robin"], runs=1)
     assert [standing.name for standing in found.standings] == ["sed", "jsq", "round_robin"]
     assert len(found.servers.names) == 8 and 0.2 < found.results["load"] < 0.3
@@ -270,7 +270,7 @@ def test_conversations_on_machines_that_drift() -> None:
         DATA / "azure_vm_noise" / "pg2500_c1_ro_tps_long.csv.gz",
     )
     if not (trace.is_file() and speeds.is_file()):
-        pytest.skip("azure_llm_2023 or azure_vm_noise is not in QUEUEWISE_DATA nor in ../shared/data")
+        pytest.skip("azure_llm_2023 or azure_vm_noise is not in QUEUEWISE_DATA")
     drift = read_rates(speeds, servers=["eastus/B8ms/vm00", "eastus/D8s_v5/vm00"])
     found = replay(read_log(trace), [40, 80], drift=drift, fit_rates=True, policies=["sed", "greedy"], runs=1)
     assert found.servers.drift is not None and found.servers.drift.span == pytest.approx(found.log.span)
