@@ -378,3 +378,23 @@ def test_compiled_and_interpreted_are_bitwise_equal(name, case):
     np.testing.assert_array_equal(fast.record.rates, plain.record.rates)
     for key, column in columns.items():
         np.testing.assert_array_equal(column, interpreted[key], err_msg=key)
+
+
+@pytest.mark.parametrize("case", ["paper", "crowded", "three", "bursty"])
+@pytest.mark.parametrize("name", list(REGISTER))
+def test_the_program_for_simple_systems_plays_the_same(name: str, case: str) -> None:
+    """Where nothing is written down per job another program runs, without slots, changing rates and indices."""
+    system = CASES[case].system
+    n = system.servers
+    if name in ONLY and not ONLY[name](n):
+        return
+    policy = make(name, **options_for(name, n))
+    marks = np.array([1, 10, 500, 3000])
+    played = [engine.Player(policy, system, marks, seed=SEED, run=RUN, trace=trace) for trace in (False, True)]
+    for times, sizes in engine.flows(system, 3000, SEED, RUN):
+        for player in played:
+            player.advance(times, sizes)
+    simple, general = played
+    assert engine._is_simple(system, False, False, False) and not engine._is_simple(system, False, True, False)
+    np.testing.assert_array_equal(simple.record.rows, general.record.rows)
+    np.testing.assert_array_equal(simple.record.rates, general.record.rates)

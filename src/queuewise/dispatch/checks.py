@@ -56,7 +56,7 @@ def check_policy(policy: Policy | str, *, system: System | None = None) -> None:
         _fits(policy, systems[0], refuse=True)
     for each in fitting:
         _rehearsals(policy, each)
-    entry = _compile.program(loop.run, policy.functions, lean=True)
+    entry = _compile.program(loop.run, engine.bindings(policy, simple=False), lean=True)
     _runs(policy, fitting[0])
     signatures = len(entry.signatures)
     for each in fitting[1:]:

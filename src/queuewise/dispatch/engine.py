@@ -117,10 +117,22 @@ def _checked(policy: Policy) -> Callable[..., tuple[int, int]]:
     return decide
 
 
-def _entry(policy: Policy, how: str) -> Callable[..., int]:
+def bindings(policy: Policy, simple: bool) -> dict[str, Callable[..., Any]]:
+    """What the loop's placeholders stand for in the program of one policy."""
+    return {**policy.functions, "is_simple": loop.yes if simple else loop.no}
+
+
+def _entry(policy: Policy, how: str, simple: bool) -> Callable[..., int]:
+    bound = bindings(policy, simple)
     if how == PLAIN:
-        return _compile.interpreted(loop.run, {**policy.functions, "decide": _checked(policy)})
-    return _compile.program(loop.run, policy.functions, lean=how == LEAN)  # type: ignore[no-any-return]
+        return _compile.interpreted(loop.run, {**bound, "decide": _checked(policy)})
+    return _compile.program(loop.run, bound, lean=how == LEAN)  # type: ignore[no-any-return]
+
+
+def _is_simple(system: System, own_sizes: bool, trace: bool, listen: bool) -> bool:
+    """Whether a run needs no more than :func:`loop.is_simple` says."""
+    one_slot = int(system.slot_counts.max()) == 1 and len(system.change_times) == 1
+    return one_slot and system.servers < INDEX_FROM and not (own_sizes or trace or listen)
 
 
 class Player:
@@ -162,7 +174,8 @@ class Player:
         self._how = PLAIN
         if compiled:
             self._how = COMPILED if _compile.calls_compiled(policy.functions.values()) else LEAN
-        self._entry = _entry(policy, self._how)
+        self._simple = _is_simple(system, own_sizes, trace, listen)
+        self._entry = _entry(policy, self._how, self._simple)
         while self._entry in UNCOMPILABLE:
             self._next_way()
         chunk = OWN_CHUNK if own_sizes else CHUNK
@@ -250,7 +263,7 @@ class Player:
     def _next_way(self) -> None:
         """Numba has refused this one."""
         self._how = COMPILED if self._how == LEAN else PLAIN
-        self._entry = _entry(self.policy, self._how)
+        self._entry = _entry(self.policy, self._how, self._simple)
 
     def _refill(self) -> None:
         """Replace the sizes that each server has used, keeping the others in order."""

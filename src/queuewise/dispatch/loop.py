@@ -50,6 +50,22 @@ def decide(params: Any, state: Any, seen: Seen, stream: Any) -> tuple[int, int]:
     return 0, 0
 
 
+def is_simple() -> bool:
+    """Placeholder, bound per program: :func:`yes` where every server has one slot and a constant rate, servers are few, sizes
+    belong to jobs and nothing is written down per job, so that the code for all else is not even compiled."""
+    return False
+
+
+def yes() -> bool:
+    """For the simple case."""
+    return True
+
+
+def no() -> bool:
+    """For all others."""
+    return False
+
+
 class Truth(NamedTuple):
     """The servers as they are.
 
@@ -157,9 +173,9 @@ def _follow(tree: Ints, next_departure: Floats, server: int) -> None:
         node //= 2
 
 
-def _soonest(servers: Servers) -> int:
+def _soonest(servers: Servers, many: bool) -> int:
     """The server with the next departure; the lowest at equal times."""
-    if servers.tree.shape[0] > 0:
+    if many:
         return int(servers.tree[1])
     soonest = 0
     for i in range(1, servers.next.shape[0]):
@@ -196,7 +212,7 @@ def _cth_last(jobs: Jobs, servers: Servers, server: int, slots: int) -> float:
     return float(jobs.departs[place])
 
 
-def _join(jobs: Jobs, servers: Servers, server: int, place: int) -> None:
+def _join(jobs: Jobs, servers: Servers, server: int, place: int, many: bool) -> None:
     """Put a job into its server's list, in order of departure: at most c − 1 jobs before it depart later."""
     departs = jobs.departs[place]
     before = servers.last[server]
@@ -212,13 +228,13 @@ def _join(jobs: Jobs, servers: Servers, server: int, place: int) -> None:
     if before < 0:
         servers.first[server] = place
         servers.next[server] = departs
-        if servers.tree.shape[0] > 0:
+        if many:
             _follow(servers.tree, servers.next, server)
     else:
         jobs.after[before] = place
 
 
-def _leave(jobs: Jobs, servers: Servers, server: int, place: int) -> None:
+def _leave(jobs: Jobs, servers: Servers, server: int, place: int, many: bool) -> None:
     """Take the first job off its server's list."""
     after = jobs.after[place]
     servers.first[server] = after
@@ -228,7 +244,7 @@ def _leave(jobs: Jobs, servers: Servers, server: int, place: int) -> None:
     else:
         jobs.before[after] = -1
         servers.next[server] = jobs.departs[after]
-    if servers.tree.shape[0] > 0:
+    if many:
         _follow(servers.tree, servers.next, server)
 
 
@@ -285,9 +301,12 @@ def run(
     clock, sums, queue, slots = tally.clock, tally.sums, servers.queue, truth.slots
     n = queue.shape[0]
     count = flow.times.shape[0]
-    coupled = flow.own.shape[1] == 0
-    recording, listening = record.server.shape[0] > 0, record.sojourn.shape[0] > 0
-    pieces = truth.changes.shape[0]
+    simple = is_simple()
+    coupled = simple or flow.own.shape[1] == 0
+    recording = not simple and record.server.shape[0] > 0
+    listening = not simple and record.sojourn.shape[0] > 0
+    many = not simple and servers.best.shape[0] > 0
+    pieces = 1 if simple else truth.changes.shape[0]
     piece = clock[PIECE]
     weights = truth.weights[piece]
     shown = weights if clairvoyant else truth.hidden
@@ -302,20 +321,21 @@ def run(
 
         # Departures up to now.
         while present > 0:
-            server = _soonest(servers)
+            server = _soonest(servers, many)
             then = servers.next[server]
             if then > now:
                 break
             place = servers.first[server]
-            _leave(jobs, servers, server, place)
+            _leave(jobs, servers, server, place, many)
             area += present * (then - last)
             last = then
             present -= 1
             left = queue[server] - 1
             queue[server] = left
             began = jobs.began[place]
-            if left >= slots[server]:  # the next one waiting begins now
-                if slots[server] == 1:
+            room = 1 if simple else slots[server]
+            if left >= room:  # the next one waiting begins now
+                if room == 1:
                     servers.began[server] = then
                 else:
                     servers.began[server] += then - began
@@ -325,7 +345,7 @@ def run(
                     servers.began[server] = 0.0
                 else:
                     servers.began[server] -= began
-            if servers.best.shape[0] > 0:
+            if many:
                 update_index(servers.best, queue, slots, weights, 0, server)
             tally.busy[server] += then - began
             jobs.free[free] = place
@@ -351,7 +371,7 @@ def run(
             weights = truth.weights[piece]
             if clairvoyant:
                 shown = weights
-            if servers.best.shape[0] > 0:
+            if many:
                 build_index(servers.best, queue, slots, weights, 0)
 
         # The decision, held against the oracle's set at this state.
@@ -365,7 +385,7 @@ def run(
         else:
             size = flow.own[server, servers.used[server]]
             servers.used[server] += 1
-        if servers.best.shape[0] > 0:
+        if many:
             best = best_server(servers.best, queue, slots, weights, 0, stream)
             right = level(queue, slots, best) * weights[server] >= level(queue, slots, server) * weights[best]
         else:
@@ -388,7 +408,8 @@ def run(
         present += 1
         ahead = queue[server]
         start = now
-        if ahead >= slots[server]:
+        room = 1 if simple else slots[server]
+        if ahead >= room:
             start = servers.available[server]
         else:
             servers.began[server] += now
@@ -400,14 +421,14 @@ def run(
         place = jobs.free[free]
         jobs.departs[place], jobs.began[place], jobs.issued[place] = departs, start, now
         jobs.work[place], jobs.reason[place] = size, reason
-        _join(jobs, servers, server, place)
+        _join(jobs, servers, server, place, many)
         queue[server] = ahead + 1
-        if ahead + 1 >= slots[server]:
-            if slots[server] == 1:
+        if ahead + 1 >= room:
+            if room == 1:
                 servers.available[server] = departs
             else:
-                servers.available[server] = _cth_last(jobs, servers, server, slots[server])
-        if servers.best.shape[0] > 0:
+                servers.available[server] = _cth_last(jobs, servers, server, room)
+        if many:
             update_index(servers.best, queue, slots, weights, 0, server)
         tally.served[server] += 1
         sojourn += departs - now
