@@ -324,3 +324,5 @@ def test_where_the_clock_of_a_trace_begins_changes_no_average() -> None:
     )
     assert late.mean_sojourn_time("jsq").mean == pytest.approx(since.mean_sojourn_time("jsq").mean, rel=1e-6)
     assert late.mean_number_in_system("jsq").mean == pytest.approx(since.mean_number_in_system("jsq").mean, rel=1e-4)
+    np.testing.assert_allclose(late.batch_means("jsq"), since.batch_means("jsq"), rtol=1e-4)
+    assert late.utilisation("jsq")[0].mean == pytest.approx(since.utilisation("jsq")[0].mean, rel=1e-4)
