@@ -393,9 +393,8 @@ def run(
         cause = -1
         if not right:
             cause = EXPLORATION if reason == EXPLORE else MISESTIMATION
-            if (
-                cause == MISESTIMATION and truth.gaps.shape[0] > 0
-            ):  # estimates cost n steps, and are asked for no other reason
+            # Estimates take n steps, so they are asked for only where they tell causes apart.
+            if cause == MISESTIMATION and truth.gaps.shape[0] > 0:
                 episode, within = estimates(params, state, servers.estimate)
                 cause = _cause(truth, servers.estimate, episode, within)
             tally.wrong[cause] += 1
