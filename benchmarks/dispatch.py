@@ -61,13 +61,13 @@ def rates_in_this_process() -> None:
     for arrival_rate in (13.5, 9.0):
         system = _two(arrival_rate)
         found = in_turn(
-            *(lambda rule=rule, system=system: _play(rule, system, MILLION) for rule in RULES),  # type: ignore[misc]
+            *(lambda rule=rule, system=system: _play(rule, system, MILLION) for rule in RULES),
             repeats=5,
         )
         for rule, times in zip(RULES, found, strict=True):
             show(f"{rule}, λ = {arrival_rate:g}", times)
     found = in_turn(
-        *(lambda rule=rule: dispatch.trace(_two(), rule, MILLION) for rule in TRACED),  # type: ignore[misc]
+        *(lambda rule=rule: dispatch.trace(_two(), rule, MILLION) for rule in TRACED),
         repeats=5,
     )
     for rule, times in zip(TRACED, found, strict=True):
@@ -123,7 +123,7 @@ def many_servers() -> None:
     rates = tuple(np.geomspace(1.0, 10.0, 1000).round(2).tolist())
     system, arrivals = dispatch.System(round(0.8 * sum(rates), 3), rates), 200_000
     rules = ("sed", "lased")
-    found = in_turn(*(lambda rule=rule: _play(rule, system, arrivals) for rule in rules), repeats=5)  # type: ignore[misc]
+    found = in_turn(*(lambda rule=rule: _play(rule, system, arrivals) for rule in rules), repeats=5)
     for rule, times in zip(rules, found, strict=True):
         at_least(f"{rule}, 1,000 servers", 2e-6 * arrivals / median(times), 2.0, "M events/s")
     # Jobs so rare that the system is empty after each: every arrival begins an episode, and that is the difference.
@@ -163,7 +163,7 @@ def rivals() -> None:
     def once(name: str) -> None:
         means[name].append(programs[name][2](next(seeds)))
 
-    found = in_turn(*(lambda name=name: once(name) for name in programs), repeats=9)  # type: ignore[misc]
+    found = in_turn(*(lambda name=name: once(name) for name in programs), repeats=9)
     times = dict(zip(programs, found, strict=True))
     for name, (arrivals, _, _) in programs.items():
         error = spread * math.sqrt(MILLION / arrivals / len(means[name]))

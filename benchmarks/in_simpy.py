@@ -38,14 +38,14 @@ def process_per_job(arrivals: int, seed: int) -> tuple[float, float]:
     rng, env = random.Random(seed), simpy.Environment()
     servers, averages = [simpy.Resource(env, capacity=1) for _ in RATES], _Averages(env)
 
-    def job(server: int):  # type: ignore[no-untyped-def]
+    def job(server: int):
         came = env.now
         with servers[server].request() as request:
             yield request
             yield env.timeout(rng.expovariate(RATES[server]))
         averages.left(server, came)
 
-    def source():  # type: ignore[no-untyped-def]
+    def source():
         for _ in range(arrivals):
             yield env.timeout(rng.expovariate(ARRIVAL_RATE))
             server = averages.shortest()
@@ -62,13 +62,13 @@ def process_per_server(arrivals: int, seed: int) -> tuple[float, float]:
     rng, env = random.Random(seed), simpy.Environment()
     stores, averages = [simpy.Store(env) for _ in RATES], _Averages(env)
 
-    def server(i: int):  # type: ignore[no-untyped-def]
+    def server(i: int):
         while True:
             came = yield stores[i].get()
             yield env.timeout(rng.expovariate(RATES[i]))
             averages.left(i, came)
 
-    def source():  # type: ignore[no-untyped-def]
+    def source():
         for _ in range(arrivals):
             yield env.timeout(rng.expovariate(ARRIVAL_RATE))
             i = averages.shortest()

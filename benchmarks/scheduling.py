@@ -63,7 +63,7 @@ def against_naive(literal: bool) -> None:
     times = {}
     for name in REGISTER:
         policy = make(name, exploration=0.3) if name == "cqb_eta_2" else make(name)
-        times[name] = fastest(lambda policy=policy: engine.play(policy, shape, draws, seed=1))  # type: ignore[misc]
+        times[name] = fastest(lambda policy=policy: engine.play(policy, shape, draws, seed=1))
         line(f"{name}, one run of 2,000 rounds", f"{1e3 * times[name]:.1f} ms")
     extra = 1e3 * (times["wise"] - times["cqb_opt"])
     at_most("WISE beyond CQB-Opt", extra, 60, "ms", 1)

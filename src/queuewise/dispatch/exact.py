@@ -361,9 +361,8 @@ def _bound(system: System, rule: _Rule, chain: Chain, law: Floats) -> _Bound:
 
     # φ, what one job more adds to it, and its drift.
     n = system.servers
-    steps = (
-        np.maximum(rule.slots[:, None], np.arange(1, level + 2)) / rule.weights[:, None]
-    )  # x_i(k)/w_i for k = 1..L + 1
+    # x_i(k)/w_i for k = 1..L + 1
+    steps = np.maximum(rule.slots[:, None], np.arange(1, level + 2)) / rule.weights[:, None]
     sums = np.concatenate([np.zeros((n, 1)), np.cumsum(steps, axis=1)], axis=1)
     energy = np.sum([sums[i, queue[:, i]] for i in range(n)], axis=0)
     more = np.stack([steps[i, queue[:, i]] for i in range(n)], axis=1)

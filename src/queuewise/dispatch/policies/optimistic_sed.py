@@ -107,11 +107,11 @@ def start(params: Params, shape: Shape, stream: Stream) -> State:
 def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[int, int]:
     """The shortest delay by upper bounds."""
     f, wanted = doubt(params, state, seen.jobs), 0.0
+    few = MOST_WANTED * params.samples  # with so many samples everywhere nobody need know the logarithm
     for i in range(seen.queue.shape[0]):
-        if (
-            state.observed.completions[i] + seen.queue[i] < MOST_WANTED * params.samples
-        ):  # else ln is not worth its time
+        if state.observed.completions[i] + seen.queue[i] < few:
             wanted = params.samples * math.log(seen.arrivals + 1.0)
+            break
     for i in range(seen.queue.shape[0]):
         state.weights[i] = seen.slots[i] * upper_rate(params, state, seen, i, f, wanted)
     server = shortest_delay(seen.queue, seen.slots, state.weights, params.ties, stream)
