@@ -126,6 +126,12 @@ def reproduce(
         int | None, typer.Option(help="Arrivals of a run, for dispatching. Default: see --list.", show_default=False)
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for files. Default: out/NAME.", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A choice the paper leaves open; repeatable.", show_default=False
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small size for a first look: about a minute.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 1,
     workers: Workers = None,
@@ -153,6 +159,7 @@ def reproduce(
         workers=workers,
         quick=quick,
         progress=True,
+        parameters=registry.parse_settings(settings or ()),
     )
     if as_json:
         _print_json({**outcome.results, "files": [str(path) for path in outcome.files]})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,8 @@ class Request:
         Whether this is the small size, so that tables say so.
     progress : bool
         Whether progress is written to stderr.
+    parameters : mapping
+        The reproduction's named choices, with what the user set of them.
     """
 
     out: Path
@@ -50,6 +53,7 @@ class Request:
     quick: bool = False
     progress: bool = False
     arrivals: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,9 @@ class Reproduction:
         Module with ``run(request) -> Outcome``; imported when asked for, so that listing costs nothing.
     arrivals, quick_arrivals : int
         Arrivals of a run where runs are long streams of jobs to dispatch; 0 where their length is part of the setting.
+    parameters : mapping
+        What the paper leaves open, by name, and how it is settled unless a user sets it otherwise. The module checks what is
+        set.
     """
 
     name: str
@@ -96,6 +103,7 @@ class Reproduction:
     module: str
     arrivals: int = 0
     quick_arrivals: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def simulates(self) -> bool:
@@ -254,11 +262,12 @@ def reproduce(
     quick: bool = False,
     progress: bool = False,
     arrivals: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Run a reproduction, write its files and say what it found.
 
-    Sizes that are left out are the reproduction's own, or its small ones if `quick`. What an earlier call left in `out`
-    is taken up again, provided that it had the same number of arrivals.
+    Sizes and parameters that are left out are the reproduction's own, or its small sizes if `quick`. What an earlier call
+    left in `out` is taken up again, provided that it had the same number of arrivals and the same parameters.
 
     Raises
     ------
@@ -283,6 +292,7 @@ def reproduce(
         quick=quick,
         progress=progress,
         arrivals=arrivals or (found.quick_arrivals if quick else found.arrivals),
+        parameters=_chosen(found, parameters or {}),
     )
     if found.simulates and request.runs == request.instances == 0:
         raise ValueError(
@@ -293,6 +303,29 @@ def reproduce(
         _whole("workers", workers, 1)
     run: Callable[[Request], Outcome] = import_module(found.module).run
     return run(request)
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Parameters from texts ``name=value``: numbers, true and false as TOML has them, anything else a word."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"set: must have the form name=value, not {text!r}")
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _chosen(found: Reproduction, given: Mapping[str, Any]) -> dict[str, Any]:
+    for name in given:
+        if name not in found.parameters:
+            if not found.parameters:
+                raise ValueError(f"{name}: {found.name} has no parameters to set")
+            raise ValueError(f"{name}: no such parameter of {found.name}{nearest(name, found.parameters)}")
+    return {**found.parameters, **given}
 
 
 def _size(field_name: str, value: int | None, default: int) -> int:
@@ -332,6 +365,7 @@ def listing_json() -> list[dict[str, Any]]:
             "quick_instances": item.quick_instances,
             "arrivals": item.arrivals,
             "quick_arrivals": item.quick_arrivals,
+            "parameters": dict(item.parameters),
         }
         for item in REPRODUCTIONS.values()
     ]
