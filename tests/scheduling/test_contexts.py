@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from queuewise.scheduling.contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
-from queuewise.scheduling.contexts.table import FiniteLaw, ridge_logistic_fit
+from queuewise.scheduling.contexts.table import FiniteLaw, attempts_needed, ridge_logistic_fit
 
 SETTINGS = list(itertools.product((0.0, 0.15, 0.5), (0.05, 0.1, 0.15)))
 
@@ -531,3 +531,30 @@ def test_a_finite_law_does_not_copy_its_table() -> None:
     law = table_law([[[1.0]]], [[0.8]], arrival_rate=0.5).law
     assert isinstance(law, FiniteLaw)
     assert law.draw(5, np.random.default_rng(0)).features is law.features
+
+
+@pytest.mark.parametrize(("p", "limit"), [(0.3, 1), (0.3, 4), (1.0, 3), (1e-9, 5), (0.0, 7)])
+def test_attempts_needed_sum_the_chances_of_getting_to_each(p, limit):
+    expected = sum((1 - p) ** j for j in range(limit))
+    assert attempts_needed(np.array([p]), limit)[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_limit_of_attempts_makes_hopeless_jobs_bearable():
+    features, outcomes = [[0.0], [1.0]], [[0.5, 0.25], [0.0, 0.0]]
+    with pytest.raises(ValueError, match="impossible must be 'drop', 'floor' or 'attempts'"):
+        from_outcomes(features, outcomes, load=0.5)
+    with pytest.raises(ValueError, match=r"^max_attempts must be given with impossible='attempts'"):
+        from_outcomes(features, outcomes, load=0.5, impossible="attempts")
+    with pytest.raises(ValueError, match=r"^max_attempts must be a whole number of at least 1, not 0$"):
+        from_outcomes(features, outcomes, load=0.5, impossible="attempts", max_attempts=0)
+    system = from_outcomes(features, outcomes, load=0.5, impossible="attempts", max_attempts=3)
+    assert system.max_attempts == 3
+    # (1 - 0.5³)/0.5 = 1.75 attempts for the one, 3 for the other.
+    assert system.arrival_rate == pytest.approx(0.5 / ((1.75 + 3) / 2))
+    assert system.slack() == pytest.approx(0.5)
+    assert "given up after 3 attempts" in system.describe()
+    assert all(check.holds is False for check in system.assumptions().values())
+    dropped = from_outcomes(features, outcomes, load=0.5, impossible="drop")
+    assert dropped.max_attempts is None
+    assert "max_attempts" not in dropped.settings()
+    assert system.settings()["max_attempts"] == 3

@@ -263,3 +263,71 @@ def test_the_oracle_is_never_longer_than_any_policy_on_a_single_context() -> Non
     result = simulate(system, ["random", "q_ucb", "cqb_opt"], rounds=300, runs=20, seed=1)
     for lengths in result.queue_length.values():
         assert np.all(lengths >= result.oracle_queue_length)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTER))
+def test_a_job_is_given_up_after_its_last_attempt_and_not_before(name) -> None:
+    system = table_law(
+        np.random.default_rng(3).normal(size=(4, 2, 3)),
+        np.array([[0.7, 0.1], [0.0, 0.0], [0.2, 0.5], [0.05, 0.0]]),
+        arrival_rate=0.3,
+        parameter_bound=2.0,
+        max_attempts=3,
+        suggested_radius=1.0,
+    )
+    shape, draws = engine.shape_of(system, 500), engine.draw(system, 500, 2, 0)
+    record = engine.play(_policy(name), shape, draws, trace=True).record
+    plain = engine.play(_policy(name), shape, draws, trace=True, compiled=False).record
+    assert all(np.array_equal(a, b) for a, b in zip(record, plain, strict=True))
+    leaves = record.departure | record.given_up
+    assert not (record.departure & record.given_up).any()
+    assert np.array_equal(np.diff(record.queue_length), draws.arrivals[:-1].astype(int) - leaves[:-1])
+    assert record.given_up.any() and record.departure.any()
+    for job in range(len(draws.contexts)):
+        rounds = np.flatnonzero(record.job == job)
+        assert len(rounds) <= 3
+        failed = ~record.departure[rounds]
+        assert np.array_equal(record.given_up[rounds], np.cumsum(failed) == 3)
+        left = rounds[leaves[rounds]]
+        assert list(left + 1) == ([record.gone[job]] if record.gone[job] else [])
+        assert len(left) == 0 or left[0] == rounds[-1]  # nobody is served after leaving
+
+
+def test_no_limit_and_one_that_is_never_met_are_the_same() -> None:
+    arguments = {"arrival_rate": 0.5, "parameter_bound": 2.0, "suggested_radius": 1.0}
+    table, p = np.random.default_rng(3).normal(size=(2, 2, 3)), [[0.7, 0.1], [0.2, 0.9]]
+    played = []
+    for limit in (None, 10_000):
+        system = table_law(table, p, max_attempts=limit, **arguments)
+        shape, draws = engine.shape_of(system, 400), engine.draw(system, 400, 2, 0)
+        played.append(engine.play(make("cqb_opt"), shape, draws).record)
+    assert np.array_equal(played[0].queue_length, played[1].queue_length)
+    assert played[0].given_up.size == 0
+    assert not played[1].given_up.any()
+
+
+def test_the_law_of_a_queue_whose_only_kind_of_job_is_given_up() -> None:
+    """One context, one server, p = 0.3, at most two attempts: the chain on (jobs, failed attempts of the one in service)."""
+    rate, p, rounds, runs = 0.4, 0.3, 60, 20_000
+    system = table_law([[[1.0]]], [[p]], arrival_rate=rate, parameter_bound=1.0, max_attempts=2)
+    result = simulate(system, ["fifo_random"], rounds=rounds, runs=runs, seed=9)
+    law = {(0, 0): 1.0}
+    given_up = 0.0
+    for _ in range(rounds - 1):
+        following: dict[tuple[int, int], float] = {}
+        for (jobs, failed), weight in law.items():
+            after = [((jobs, 0), 1.0)]
+            if jobs:
+                after = [((jobs - 1, 0), p), ((jobs - 1, 0) if failed else (jobs, 1), 1 - p)]
+                given_up += weight * (1 - p) * (failed == 1)
+            for (left, tried), share in after:
+                for arrives, chance in ((0, 1 - rate), (1, rate)):
+                    state = (left + arrives, tried)
+                    following[state] = following.get(state, 0.0) + weight * share * chance
+        law = following
+    queue = result.queue_length["fifo_random"][:, -1]
+    for q in range(4):
+        exact = sum(weight for (jobs, _), weight in law.items() if jobs == q)
+        assert abs(np.mean(queue == q) - exact) <= 5 * np.sqrt(exact * (1 - exact) / runs), q
+    found = result.mean_given_up("fifo_random", rounds=(1, rounds - 1))
+    assert abs(found.mean - given_up) <= 5 * found.sd / np.sqrt(runs)

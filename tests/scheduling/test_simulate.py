@@ -20,7 +20,7 @@ from queuewise.loading import load
 from queuewise.runs.result import Result
 from queuewise.runs.runner import Interrupted
 from queuewise.scheduling import engine, policies
-from queuewise.scheduling.contexts import uniform_law, wise_figure_law
+from queuewise.scheduling.contexts import table_law, uniform_law, wise_figure_law
 from queuewise.scheduling.policy import Policy
 from queuewise.scheduling.simulate import simulate
 from queuewise.scheduling.systems import family
@@ -411,3 +411,29 @@ def test_progress_counts_to_the_end() -> None:
 def test_bad_input(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         play(**options)
+
+
+IMPATIENT = table_law([[[1.0]], [[2.0]]], [[0.4], [0.0]], arrival_rate=0.3, parameter_bound=1.0, max_attempts=2)
+
+
+def test_jobs_given_up_are_kept_on_disk_and_found_again(tmp_path: Path) -> None:
+    result = play(system=IMPATIENT, folder=tmp_path / "a")
+    share = result.given_up["random"]
+    assert share.shape == (12, 120)
+    assert share.any()
+    assert result.mean_given_up("random").mean == share.sum(axis=1).mean()
+    assert result.mean_given_up("oracle", rounds=(1, 10)).mean == result.given_up["oracle"][:, :10].sum(axis=1).mean()
+    result.save(tmp_path / "b")
+    for again in (load(tmp_path / "a"), load(tmp_path / "b"), play(system=IMPATIENT, folder=tmp_path / "a")):
+        assert_same(result, again)
+        assert again.gives_up
+        np.testing.assert_array_equal(again.given_up["q_ucb"], result.given_up["q_ucb"])
+
+
+def test_given_up_is_refused_where_jobs_stay_or_runs_are_not_kept() -> None:
+    with pytest.raises(ValueError, match=r"^given_up: in this system jobs stay until they are done"):
+        _ = play().given_up
+    with pytest.raises(ValueError, match=r"^given_up: the runs themselves were not kept"):
+        play(system=IMPATIENT, keep="moments").mean_given_up("random")
+    with pytest.raises(ValueError, match=r"cannot be called 'random.given_up', a column"):
+        play([policies.make("random"), policies.make("q_ucb").named("random.given_up")], system=IMPATIENT)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .statistics import Curve, Difference, Estimate, Moments, simultaneous_level
+from .statistics import Curve, Difference, Estimate, Moments, interval, simultaneous_level
 from .store import Columns, Store
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ TRACE: dict[str, type[np.generic]] = {
 }
 #: The column that says in which rounds a job arrived; kept with traces.
 ARRIVAL = "arrival"
+#: What is appended to a policy's name for the column of the rounds in which a job was given up; kept where jobs may be.
+GIVEN_UP = "given_up"
 
 Window = tuple[int, int]
 
@@ -37,8 +39,8 @@ class Trace(NamedTuple):
     """What one policy did, each [run, round].
 
     job, server : int32, the chosen pair (jobs numbered in order of arrival), −1 in an empty round · reason : int32, as the
-    policy gave it · departure : bool · gap : float64, the departure rate gap: the largest true success probability waiting
-    minus the chosen pair's (WISE, section 3.1)
+    policy gave it · departure : bool, whether it was done · gap : float64, the departure rate gap: the largest true success
+    probability waiting minus the chosen pair's (WISE, section 3.1)
     """
 
     job: NDArray[np.int32]
@@ -298,8 +300,8 @@ class Result(Described):
     def sojourn_time(self) -> dict[str, list[NDArray[np.float64]]]:
         """Policy → one float64[jobs] per run, also under "oracle": rounds from a job's arrival to its departure.
 
-        Jobs in order of arrival; NaN for those that still wait at the end (so a plain mean over the others is biased
-        downwards). Needs ``simulate(..., trace=True)``.
+        Jobs in order of arrival; NaN for those that were given up or still wait at the end (so a plain mean over the others
+        is biased downwards). Needs ``simulate(..., trace=True)``.
         """
         arrival = self._traced("sojourn_time")[ARRIVAL]
         born = [np.flatnonzero(row) for row in arrival]
@@ -312,6 +314,30 @@ class Result(Described):
                 gone[trace.job[run, left]] = left
                 found[name].append(gone - rounds_born)
         return found
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether jobs are given up after so many failed attempts, and the runs say where."""
+        return isinstance(self._kept, Rows) and given_up_column(ORACLE) in self._kept.columns
+
+    @property
+    def given_up(self) -> dict[str, NDArray[np.bool_]]:
+        """Policy → bool[run, round], also under "oracle": whether a job was given up in the round.
+
+        A queue is kept short by giving up too, so look at it beside the regret. Needs a system with `max_attempts`.
+        """
+        columns = self._rows("given_up").columns
+        if not self.gives_up:
+            raise ValueError("given_up: in this system jobs stay until they are done; make one with max_attempts")
+        return ByName({name: columns[given_up_column(name)] for name in self._names()})
+
+    def mean_given_up(self, name: str, rounds: Window | None = None, level: float = 0.95) -> Estimate:
+        """Jobs given up in a run, on average over runs; "oracle" for the oracle's.
+
+        Parameters and errors are those of :meth:`mean_regret`, and those of :attr:`given_up`.
+        """
+        first, last = self._window(rounds)
+        return interval(self.given_up[self._known(name)][:, first - 1 : last].sum(axis=1), level)
 
     def regret(self, name: str, level: float = 0.95) -> Curve:
         """Mean over runs of Q − Q_oracle, for every round.
@@ -449,11 +475,16 @@ def load(store: Store, numbers: Sequence[int]) -> Result:
         return Result(settings, Summed.from_arrays(arrays), int(arrays["first_run"]))
     rounds = int(settings["rounds"])
     names = list(dict.fromkeys([ORACLE, *(policy["name"] for policy in settings["policies"])]))
-    traced = trace_columns(names)
-    wanted = names
-    if all(set(traced) <= set(store.columns(number)) for number in numbers):
-        wanted = [*names, *traced]
+    wanted = list(names)
+    for further in ([given_up_column(name) for name in names], trace_columns(names)):
+        if all(set(further) <= set(store.columns(number)) for number in numbers):
+            wanted += further
     return Result(settings, Rows(stack([store.read_whole(number, rounds, wanted) for number in numbers])), numbers[0])
+
+
+def given_up_column(name: str) -> str:
+    """The column that says in which rounds this policy, or the oracle, gave a job up."""
+    return f"{name}.{GIVEN_UP}"
 
 
 def trace_columns(names: Sequence[str]) -> list[str]:

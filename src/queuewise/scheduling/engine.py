@@ -45,6 +45,7 @@ def shape_of(system: System, rounds: int) -> Shape:
         suggested_initial_design=_number(system.suggested_initial_design),
         context_slack=system.context_slack().value,
         capacity_slack=system.capacity_slack().value,
+        max_attempts=system.max_attempts or 0,
     )
 
 
@@ -58,10 +59,11 @@ def draw(system: System, rounds: int, seed: int, run: int) -> Draw:
     return system.draw(rounds, *(streams.generator(seed, run, purpose) for purpose in purposes))
 
 
-def _record(rounds: int, jobs: int, trace: bool) -> Record:
+def _record(rounds: int, jobs: int, trace: bool, gives_up: bool) -> Record:
     traced, per_job = (rounds, jobs) if trace else (0, 0)
     return Record(
         queue_length=np.zeros(rounds, dtype=np.int32),
+        given_up=np.zeros(rounds if gives_up else 0, dtype=np.bool_),
         job=np.full(traced, -1, dtype=np.int32),
         server=np.full(traced, -1, dtype=np.int32),
         reason=np.full(traced, -1, dtype=np.int32),
@@ -72,13 +74,14 @@ def _record(rounds: int, jobs: int, trace: bool) -> Record:
     )
 
 
-def new_queue(slots: int, dimension: int, servers: int) -> Queue:
-    """An empty queue with room for so many jobs."""
+def new_queue(slots: int, dimension: int, servers: int, max_attempts: int = 0) -> Queue:
+    """An empty queue with room for so many jobs, which are given up after so many failed attempts (0: never)."""
     return Queue(
-        clock=np.array([0, 0, -1, slots, 0]),
+        clock=np.array([0, 0, -1, slots, 0, max_attempts]),
         slots=np.zeros(slots, dtype=np.int64),
         free=np.arange(slots - 1, -1, -1),
         job=np.zeros(slots, dtype=np.int64),
+        attempts=np.zeros(slots, dtype=np.int64),
         features=np.zeros((slots, dimension, servers)),
         truth=np.full((slots, servers), np.nan),
         probabilities=np.zeros((slots, servers)),
@@ -142,9 +145,9 @@ def play(
     """
     rounds, jobs = draws.arrivals.shape[0], draws.contexts.shape[0]
     params, state, stream = prepare(policy, shape, seed, run)
-    queue = new_queue(FIRST_SLOTS, shape.dimension, shape.servers)
+    queue = new_queue(FIRST_SLOTS, shape.dimension, shape.servers, shape.max_attempts)
     columns = policy.new_columns(FIRST_SLOTS, shape.servers)
-    record = _record(rounds, jobs, trace)
+    record = _record(rounds, jobs, trace, shape.max_attempts > 0)
     entry = _entry(policy, compiled)
     if entry in UNCOMPILABLE:
         compiled, entry = False, _entry(policy, False)

@@ -23,16 +23,18 @@ def decide(params: Any, state: Any, columns: Any, waiting: Waiting, stream: Any)
 class Queue(NamedTuple):
     """The waiting jobs, addressed by stable slots, c of them.
 
-    clock : int64[5] = rounds done, waiting jobs, slot of the newcomer (−1: none), free slots, jobs arrived so far
+    clock : int64[6] = rounds done, waiting jobs, slot of the newcomer (−1: none), free slots, jobs arrived so far, attempts
+    after which a job is given up (0: never)
     slots : int64[c], waiting slots in arrival order · free : int64[c], stack of free slots · job : int64[c], who is in
-    a slot · features : float64[c, d, K] · truth : float64[c, K] as the policy sees it · probabilities : float64[c, K]
-    allowed : bool[K], all true
+    a slot · attempts : int64[c], its failed ones · features : float64[c, d, K] · truth : float64[c, K] as the policy sees
+    it · probabilities : float64[c, K] · allowed : bool[K], all true
     """
 
     clock: NDArray[np.int64]
     slots: NDArray[np.int64]
     free: NDArray[np.int64]
     job: NDArray[np.int64]
+    attempts: NDArray[np.int64]
     features: NDArray[np.float64]
     truth: NDArray[np.float64]
     probabilities: NDArray[np.float64]
@@ -40,11 +42,13 @@ class Queue(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is written down. queue_length : int32[T], Q(t) at the beginning of round t. The others have length 0 unless
-    asked for: job, server, reason : int32[T] (−1 in an empty round), departure : bool[T], gap : float64[T], the
-    departure rate gap g_t; born, gone : int32[jobs], the rounds of a job's arrival and departure (0: still waiting)."""
+    """What is written down. queue_length : int32[T], Q(t) at the beginning of round t. given_up : bool[T], whether a job was
+    given up in the round; of length 0 where jobs never are. The others have length 0 unless asked for: job, server, reason :
+    int32[T] (−1 in an empty round), departure : bool[T], gap : float64[T], the departure rate gap g_t; born, gone :
+    int32[jobs], the rounds in which a job arrived and left the queue (0: still waiting)."""
 
     queue_length: NDArray[np.int32]
+    given_up: NDArray[np.bool_]
     job: NDArray[np.int32]
     server: NDArray[np.int32]
     reason: NDArray[np.int32]
@@ -101,7 +105,13 @@ def run(
                 record.reason[t - 1] = reason
                 record.departure[t - 1] = success
                 record.gap[t - 1] = best - p  # g_t of WISE section 3.1
-            if success:
+            leaves = success
+            if not success and clock[5] > 0:
+                queue.attempts[slot] += 1
+                if queue.attempts[slot] >= clock[5]:
+                    leaves = True
+                    record.given_up[t - 1] = True
+            if leaves:
                 if tracing:
                     record.gone[queue.job[slot]] = t
                 for i in range(position, count - 1):
@@ -117,6 +127,7 @@ def run(
             slot = queue.free[clock[3]]
             slots[clock[1]] = slot
             queue.job[slot] = job
+            queue.attempts[slot] = 0
             for k in range(servers):
                 queue.probabilities[slot, k] = draws.probabilities[row, k]
                 if clairvoyant:

@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 
     servers K, dimension d, rounds (the horizon T), arrival_rate λ; parameter_bound S and feature_bound max‖φ‖ as the
     law states them; kappa = 1/μ̇(S·max‖φ‖); suggested_radius and suggested_initial_design, NaN where the law has none;
-    context_slack ε₀ and capacity_slack ε.
+    context_slack ε₀ and capacity_slack ε; max_attempts after which a job is given up, 0 where it never is.
     """
 
     servers: int
@@ -95,6 +95,7 @@ class Shape(NamedTuple):
     suggested_initial_design: float
     context_slack: float
     capacity_slack: float
+    max_attempts: int = 0
 
 
 class NoParams(NamedTuple):

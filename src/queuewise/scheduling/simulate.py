@@ -13,7 +13,19 @@ from .. import streams
 from .._version import VERSION
 from ..fields import require_choice, require_count, require_positive
 from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
-from ..runs.result import ARRIVAL, ORACLE, TRACE, Kept, Result, Rows, Summed, Window, check_window, trace_columns
+from ..runs.result import (
+    ARRIVAL,
+    ORACLE,
+    TRACE,
+    Kept,
+    Result,
+    Rows,
+    Summed,
+    Window,
+    check_window,
+    given_up_column,
+    trace_columns,
+)
 from ..runs.runner import Halted, Progress
 from ..runs.statistics import Moments
 from ..runs.store import Columns
@@ -162,12 +174,10 @@ def _policies(policies: str | Policy | Sequence[str | Policy], trace: bool) -> l
                 f"policies: {ORACLE!r} is the name of the oracle that regret is measured against; give the policy "
                 f"{policy.label!r} another name with .named(...)"
             )
-    if trace:
-        clash = set(names) & set(trace_columns([*names, ORACLE]))
-        if clash:
-            raise ValueError(
-                f"policies: with trace=True a policy cannot be called {min(clash)!r}, a column has that name"
-            )
+    clash = set(names) & {given_up_column(name) for name in [*names, ORACLE]}
+    clash |= set(names) & set(trace_columns([*names, ORACLE]) if trace else ())
+    if clash:
+        raise ValueError(f"policies: a policy cannot be called {min(clash)!r}, a column of the rows has that name")
     return listed
 
 
@@ -187,10 +197,14 @@ class _Game:
         self.policies = [oracle(), *(policy for policy in policies if policy.name != ORACLE)]
         self.halt = threading.Event()
         names = [policy.name for policy in self.policies]
-        self.columns = [*names, *(trace_columns(names) if trace else [])]
         self._shape = engine.shape_of(system, rounds) if isinstance(system, System) else None
         # Options out of range are refused here, before anything is compiled or written.
         _, shape = self._instance(0)
+        self.columns = [
+            *names,
+            *(given_up_column(name) for name in names if shape.max_attempts),
+            *(trace_columns(names) if trace else []),
+        ]
         for policy in self.policies:
             engine.prepare(policy, shape, seed)
 
@@ -222,6 +236,8 @@ class _Game:
                 policy, shape, draws, seed=self.seed, run=run, trace=self.trace, compiled=self.compiled
             ).record
             columns[policy.name] = record.queue_length
+            if shape.max_attempts:
+                traces[given_up_column(policy.name)] = record.given_up
             if self.trace:
                 traces.update({f"{policy.name}.{key}": getattr(record, key) for key in TRACE})
         return columns | traces

@@ -66,7 +66,8 @@ class Constants(NamedTuple):
     Attributes
     ----------
     mean_attempts : Quantity
-        ``E[1 / p*(X)]``, the attempts that a job needs on its best server, on average.
+        ``E[1 / p*(X)]``, the attempts that a job needs on its best server, on average; those that it gets where it is
+        given up after so many.
     lowest_best : Quantity
         ``min_x p*(x)`` over the contexts that occur.
     least_variance : Quantity
@@ -229,6 +230,11 @@ class System:
         """Number of entries of a feature vector, ``d``."""
         return self.law.dimension
 
+    @property
+    def max_attempts(self) -> int | None:
+        """Failed attempts after which a job is given up and leaves the queue; None where it stays until it is done."""
+        return getattr(self.law, "max_attempts", None)
+
     def draw(
         self,
         rounds: int,
@@ -272,7 +278,11 @@ class System:
         return self.law.constants()
 
     def capacity_slack(self) -> Quantity:
-        """``1 - lambda E[1/p*(X)]``: the share of rounds that best servers would leave idle (WISE, Assumption 2)."""
+        """``1 - lambda E[1/p*(X)]``: the share of rounds that best servers would leave idle (WISE, Assumption 2).
+
+        Where jobs are given up after m attempts, ``1/p`` is replaced by the mean number that they get,
+        ``(1 - (1 - p)^m) / p``.
+        """
         attempts = self.constants.mean_attempts
         return attempts._replace(
             value=1.0 - self.arrival_rate * attempts.value, error=self.arrival_rate * attempts.error
@@ -338,10 +348,12 @@ class System:
             capacity,
             "1 - lambda E[1/p*] is within three standard errors of zero" if undecided else "1 - lambda E[1/p*]",
         )
-        wise = TheoremCheck("WISE Theorem 6", (norm, parameter, capacity_check))
+        stay = () if self.max_attempts is None else (self._patience_assumption(),)
+        wise = TheoremCheck("WISE Theorem 6", (*stay, norm, parameter, capacity_check))
         cqb = TheoremCheck(
             "CQB-eta-2 Theorem 5",
             (
+                *stay,
                 norm,
                 parameter,
                 Assumption("curvature", True, self.kappa(), "1/kappa <= mu' <= 1/4 over the ball, kappa finite"),
@@ -350,6 +362,10 @@ class System:
             ),
         )
         return {check.theorem: check for check in (wise, cqb)}
+
+    def _patience_assumption(self) -> Assumption:
+        limit = Quantity(float(self.max_attempts or 0))
+        return Assumption("jobs stay until they are done", False, limit, "they are given up after so many attempts")
 
     def _norm_assumption(self) -> Assumption:
         name, norm = "features have norm at most 1", self.constants.largest_norm
@@ -408,6 +424,8 @@ class System:
             ("kappa at the truth", str(self.kappa("truth"))),
             ("feature diversity sigma_0^2", str(self.feature_diversity())),
         ]
+        if self.max_attempts is not None:
+            rows.append(("attempts of a job before it is given up", str(self.max_attempts)))
         for field in ("suggested_radius", "suggested_initial_design", "suggested_ridge"):
             value = getattr(self, field)
             if value is not None:

@@ -18,6 +18,7 @@ from .table import (
     feature_table,
     logistic_parameter,
     numbers,
+    patience,
     probabilities_at,
     probability_table,
     ridge_logistic_fit,
@@ -78,6 +79,7 @@ def from_outcomes(
     truth: str = "repeat",
     impossible: str = "error",
     floor: float | None = None,
+    max_attempts: int | None = None,
     scale: str | None = "unit",
     ridge: float = 1.0,
     weights: npt.ArrayLike | None = None,
@@ -105,12 +107,16 @@ def from_outcomes(
     truth : {"repeat", "fit"}
         ``"repeat"``: the recorded fraction is the success probability of every attempt. ``"fit"``: the probabilities of
         a ridge-logistic fit to the record, so that the truth is logistic in the features.
-    impossible : {"error", "drop", "floor"}
+    impossible : {"error", "drop", "floor", "attempts"}
         What happens to jobs that no server did (every outcome 0), which would never leave the queue: refuse them with
-        their count, leave them out, or raise all their probabilities to `floor`. It happens before a fit; a fit gives
-        every job a positive probability, so that ``"error"`` then refuses nothing.
+        their count, leave them out, raise all their probabilities to `floor`, or keep them until they have failed
+        `max_attempts` times. It happens before a fit; a fit gives every job a positive probability, so that
+        ``"error"`` then refuses nothing.
     floor : float
         In (0, 1]; given if and only if `impossible` is ``"floor"``.
+    max_attempts : int, optional
+        Failed attempts after which *any* job is given up and leaves the queue; never by default, as in the papers. A
+        policy's queue is then also kept short by giving up: look at ``result.given_up`` beside the regret.
     scale : {"unit", None}
         ``"unit"`` divides all feature vectors by one number, the largest norm (as the papers' theory asks for norms of
         at most 1); None takes them as they are.
@@ -144,12 +150,14 @@ def from_outcomes(
     (2, 4, 0.2)
     """
     require_choice("truth", truth, ("repeat", "fit"))
-    require_choice("impossible", impossible, ("error", "drop", "floor"))
+    require_choice("impossible", impossible, ("error", "drop", "floor", "attempts"))
     if scale is not None:
         require_choice("scale", scale, ("unit",))
     require_positive("ridge", ridge)
     if (impossible == "floor") != (floor is not None):
         raise ValueError("floor must be given if and only if impossible is 'floor'")
+    if impossible == "attempts" and max_attempts is None:
+        raise ValueError("max_attempts must be given with impossible='attempts' (after how many a job is given up)")
     if floor is not None:
         require_number("floor", floor)
         if not 0 < floor <= 1:
@@ -163,7 +171,7 @@ def from_outcomes(
     if count and impossible == "error" and truth == "repeat":
         raise ValueError(
             f"outcomes hold {count} of {jobs} jobs that no server ever did, which would never leave the queue; "
-            "impossible must be 'drop' or 'floor' to say what becomes of them"
+            "impossible must be 'drop', 'floor' or 'attempts' to say what becomes of them"
         )
     kept = np.flatnonzero(~hopeless) if impossible == "drop" else np.arange(jobs)
     if len(kept) == 0 or frequency[kept].sum() == 0:
@@ -179,7 +187,7 @@ def from_outcomes(
     fitted = _fit(table, probabilities, frequency, ridge, shared)
     if truth == "fit":
         probabilities = probabilities_at(table, fitted)
-    law = FiniteLaw(table, probabilities, frequency)
+    law = FiniteLaw(table, probabilities, frequency, max_attempts)
     best, matched = (frequency @ probabilities).max(), frequency @ probabilities.max(axis=1)
     return OutcomesSystem(
         name=name,
@@ -199,7 +207,7 @@ def from_outcomes(
         fitted_theta=fitted,
         allow_unstable=allow_unstable,
         notes=(
-            _fate(jobs, count, impossible, floor),
+            _fate(jobs, count, impossible, floor, max_attempts),
             f"mean success: best single server {best:.4f}, every job on its best server {matched:.4f}",
         ),
         identification={
@@ -211,6 +219,7 @@ def from_outcomes(
             "truth": truth,
             "impossible": impossible,
             "floor": floor,
+            **patience(max_attempts),
             "scale": scale,
             "ridge": ridge,
             "parameter_bound": parameter_bound,
@@ -267,11 +276,16 @@ def _fit(table: Floats, probabilities: Floats, frequency: Floats, ridge: float, 
     )
 
 
-def _fate(jobs: int, count: int, impossible: str, floor: float | None) -> str:
+def _fate(jobs: int, count: int, impossible: str, floor: float | None, max_attempts: int | None) -> str:
     """What became of the jobs that no server did, in words."""
     if count == 0:
         return f"{jobs} recorded jobs, each done by some server"
-    fate = {"error": "kept, with fitted probabilities", "drop": "dropped", "floor": f"raised to {floor}"}[impossible]
+    fate = {
+        "error": "kept, with fitted probabilities",
+        "drop": "dropped",
+        "floor": f"raised to {floor}",
+        "attempts": f"given up after {max_attempts} attempts",
+    }[impossible]
     return f"{jobs} recorded jobs, {count} of them done by no server ({fate})"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ...fields import digest, require_positive
+from ...fields import digest, require_count, require_positive
 from ..systems import (
     ROUNDING,
     Constants,
@@ -33,11 +32,18 @@ class FiniteLaw:
     probabilities : float64[rows, K]
     weights : float64[rows]
         Probability of each row; sums to 1.
+    max_attempts : int or None
+        Failed attempts after which a job is given up; None for never.
     """
 
     features: Floats
     probabilities: Floats
     weights: Floats
+    max_attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_attempts is not None:
+            require_count("max_attempts", self.max_attempts)
 
     @property
     def servers(self) -> int:
@@ -54,10 +60,10 @@ class FiniteLaw:
         return Contexts(rows.astype(np.int64, copy=False), self.features, self.probabilities)
 
     def mean_attempts(self) -> float:
-        """``E[1/p*]``; infinite where some context has no server that ever succeeds."""
+        """The mean number of attempts of a job on its best server: ``E[1/p*]``, infinite where some context has no server
+        that ever succeeds, or ``E[(1 - (1 - p*)^m) / p*]`` where jobs are given up after m."""
         occurs = self.weights > 0
-        best = self.probabilities[occurs].max(axis=1)
-        return float((self.weights[occurs] / best).sum()) if best.min() > 0 else math.inf
+        return float(self.weights[occurs] @ attempts_needed(self.probabilities[occurs].max(axis=1), self.max_attempts))
 
     def constants(self) -> Constants:
         occurs = self.weights > 0
@@ -73,6 +79,16 @@ class FiniteLaw:
         )
 
 
+def attempts_needed(probabilities: Floats, max_attempts: int | None) -> Floats:
+    """The mean of a geometric number of attempts, cut at `max_attempts`: ``sum_{j<m} (1 - p)^j = (1 - (1 - p)^m) / p``."""
+    possible = np.where(probabilities > 0, probabilities, 1.0)
+    if max_attempts is None:
+        return np.where(probabilities > 0, 1.0 / possible, np.inf)
+    with np.errstate(divide="ignore"):  # log1p(-1) where an attempt always succeeds
+        done = -np.expm1(max_attempts * np.log1p(-possible))
+    return np.where(probabilities > 0, done / possible, float(max_attempts))
+
+
 def table_law(
     features: npt.ArrayLike,
     probabilities: npt.ArrayLike | None = None,
@@ -85,6 +101,7 @@ def table_law(
     suggested_radius: float | None = None,
     suggested_initial_design: float | None = None,
     suggested_ridge: float | None = None,
+    max_attempts: int | None = None,
     name: str = "table",
     allow_unstable: bool = False,
 ) -> System:
@@ -109,6 +126,8 @@ def table_law(
         Bound on the norms of the features that the law states; by default the largest norm in the table.
     suggested_radius, suggested_initial_design, suggested_ridge : float, optional
         What the law suggests to policies that are named without these values.
+    max_attempts : int, optional
+        Failed attempts after which a job is given up and leaves the queue; never by default, as in the papers.
     name : str
         Title in tables and figures.
     allow_unstable : bool
@@ -144,7 +163,7 @@ def table_law(
             parameter = logistic_parameter(table, truth)
         elif not reproduces(table, truth, parameter):
             raise ValueError("probabilities must equal the logistic function of features times theta, or leave out one")
-    law = FiniteLaw(table, truth, weight_vector(weights, contexts))
+    law = FiniteLaw(table, truth, weight_vector(weights, contexts), max_attempts)
     return System(
         name=name,
         arrival_rate=arrival_rate,
@@ -165,9 +184,16 @@ def table_law(
             "suggested_radius": suggested_radius,
             "suggested_initial_design": suggested_initial_design,
             "suggested_ridge": suggested_ridge,
+            **patience(max_attempts),
             "sha256": digest(law.features, law.probabilities, law.weights),
         },
     )
+
+
+def patience(max_attempts: int | None) -> dict[str, int]:
+    """The limit of attempts as part of a system's identity; nothing where there is none, so that folders of results that
+    were begun before there were limits go on."""
+    return {} if max_attempts is None else {"max_attempts": int(max_attempts)}
 
 
 def feature_table(features: npt.ArrayLike) -> Floats:
