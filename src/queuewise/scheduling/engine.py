@@ -46,6 +46,7 @@ def shape_of(system: System, rounds: int) -> Shape:
         context_slack=system.context_slack().value,
         capacity_slack=system.capacity_slack().value,
         max_attempts=system.max_attempts or 0,
+        blocks=system.blocks,
     )
 
 

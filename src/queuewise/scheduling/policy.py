@@ -81,7 +81,8 @@ class Shape(NamedTuple):
 
     servers K, dimension d, rounds (the horizon T), arrival_rate λ; parameter_bound S and feature_bound max‖φ‖ as the
     law states them; kappa = 1/μ̇(S·max‖φ‖); suggested_radius and suggested_initial_design, NaN where the law has none;
-    context_slack ε₀ and capacity_slack ε; max_attempts after which a job is given up, 0 where it never is.
+    context_slack ε₀ and capacity_slack ε; max_attempts after which a job is given up, 0 where it never is;
+    blocks, K where φ(x, k) vanishes outside the k-th of K equal parts (servers share no parameter), else 1.
     """
 
     servers: int
@@ -96,6 +97,7 @@ class Shape(NamedTuple):
     context_slack: float
     capacity_slack: float
     max_attempts: int = 0
+    blocks: int = 1
 
 
 class NoParams(NamedTuple):

@@ -231,6 +231,12 @@ class System:
         return self.law.dimension
 
     @property
+    def blocks(self) -> int:
+        """``K`` if the law says that ``phi(x, k)`` vanishes outside the k-th of K equal parts: servers then share no
+        parameter, and estimates take a fraction of the time. 1 otherwise, and for a law without this attribute."""
+        return int(getattr(self.law, "blocks", 1))
+
+    @property
     def max_attempts(self) -> int | None:
         """Failed attempts after which a job is given up and leaves the queue; None where it stays until it is done."""
         return getattr(self.law, "max_attempts", None)

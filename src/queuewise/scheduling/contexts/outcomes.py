@@ -187,7 +187,7 @@ def from_outcomes(
     fitted = _fit(table, probabilities, frequency, ridge, shared)
     if truth == "fit":
         probabilities = probabilities_at(table, fitted)
-    law = FiniteLaw(table, probabilities, frequency, max_attempts)
+    law = FiniteLaw(table, probabilities, frequency, max_attempts, 1 if shared else recorded.shape[1])
     best, matched = (frequency @ probabilities).max(), frequency @ probabilities.max(axis=1)
     return OutcomesSystem(
         name=name,

@@ -34,12 +34,15 @@ class FiniteLaw:
         Probability of each row; sums to 1.
     max_attempts : int or None
         Failed attempts after which a job is given up; None for never.
+    blocks : int
+        K where ``phi(x, k)`` vanishes outside the k-th of K equal parts, else 1.
     """
 
     features: Floats
     probabilities: Floats
     weights: Floats
     max_attempts: int | None = None
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         if self.max_attempts is not None:
