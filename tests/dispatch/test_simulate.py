@@ -496,3 +496,15 @@ def test_refusals_of_the_others(make: Any, sentence: str) -> None:
 def test_refusals_that_want_a_sentence(make: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=sentence):
         make(tmp_path)
+
+
+def test_runs_stop_at_a_half_width() -> None:
+    system = System(arrival_rate=9.0, service_rates=[5, 10])
+    result = simulate(system, ["jsq", "random"], arrivals=2000, runs=200, seed=3, half_width=25.0)
+    assert 10 <= result.runs < 200
+    assert all(result.total_regret(name).half_width <= 25.0 for name in result.policies)
+    before = simulate(system, ["jsq", "random"], arrivals=2000, runs=10, seed=3)
+    if result.runs > 10:
+        assert any(before.total_regret(name).half_width > 25.0 for name in before.policies)
+    with pytest.raises(ValueError, match=r"^half_width must be positive, not 0$"):
+        simulate(system, ["jsq"], arrivals=100, runs=2, half_width=0)

@@ -437,3 +437,20 @@ def test_given_up_is_refused_where_jobs_stay_or_runs_are_not_kept() -> None:
         play(system=IMPATIENT, keep="moments").mean_given_up("random")
     with pytest.raises(ValueError, match=r"cannot be called 'random.given_up', a column"):
         play([policies.make("random"), policies.make("q_ucb").named("random.given_up")], system=IMPATIENT)
+
+
+def test_an_oracle_of_ones_own_is_what_regret_is_measured_against(tmp_path: Path) -> None:
+    usual = play(["random", "fifo_random"], folder=tmp_path / "usual")
+    own = play(["random"], oracle="fifo_random", folder=tmp_path / "own")
+    np.testing.assert_array_equal(own.queue_length["random"], usual.queue_length["random"])
+    assert own.settings["oracle"]["rule"] == "fifo_random"
+    # The reference is called "oracle", so it draws from that name's stream, whatever rule it is.
+    alone = play([policies.make("fifo_random").named("a")], oracle=policies.make("fifo_random").named("b"))
+    np.testing.assert_array_equal(own.oracle_queue_length, alone.oracle_queue_length)
+    assert_same(own, load(tmp_path / "own"))
+    with pytest.raises(ValueError, match=r"holds another experiment .*oracle"):
+        play(["random"], folder=tmp_path / "own")
+    ties = policies.make("oracle", ties="random")
+    assert play([ties], oracle=ties).mean_regret("oracle").mean == 0.0
+    with pytest.raises(ValueError, match="'oracle' is the name of the oracle"):
+        play([ties])

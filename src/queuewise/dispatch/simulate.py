@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from .._version import VERSION
 from ..fields import require_choice, require_count, require_list, require_positive
 from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
 from ..runs.runner import Halted, Progress
+from ..runs.statistics import Moments
 from ..runs.store import Columns
 from . import engine, loop
 from .arrivals import Recorded
@@ -23,7 +24,7 @@ from .engine import Player
 from .policies import make
 from .policies.sed import sed
 from .policy import Policy
-from .result import MOST_SERVERS_KEPT, ORACLE, SHARED, Result, result_columns
+from .result import CAUSES, MOST_SERVERS_KEPT, ORACLE, SHARED, Result, result_columns
 from .systems import System
 
 Floats = NDArray[np.float64]
@@ -49,6 +50,7 @@ def simulate(
     sizes: Literal["job", "server"] = "job",
     depth: float = engine.DEPTH,
     folder: str | os.PathLike[str] | None = None,
+    half_width: float | None = None,
     progress: Progress = None,
     compiled: bool = True,
     first_run: int = 0,
@@ -64,7 +66,7 @@ def simulate(
     system : System
     policies : names, or policies made by factories such as ``lased(initial_rates=[5, 0.1])``.
     arrivals : of a run, at least 1; memory does not grow with it. A recorded trace ends a run earlier.
-    runs : number of runs, at least 1.
+    runs : number of runs, at least 1; with `half_width` the largest number.
     seed : whole number of at least 0.
     workers : threads; None for as many as there are cores. Changes no result.
     warm_up : arrivals that averages leave out: a number, or a share of them as a float below 1. Regret counts from the start.
@@ -74,6 +76,9 @@ def simulate(
         k-th job of server i needs the same work under every policy, so that service times are as in a comparison of servers.
     depth : c₁ of m(k) = ⌊c₁ ln k⌋ in the decomposition of regret.
     folder : where finished runs are written at once. A call with the same settings continues from what is there.
+    half_width : stop as soon as the 95 % interval of every policy's mean regret at the end of the runs is at most ± this many
+        decisions, not before 10 runs. Looked at every 10 runs, later every tenth more. Stopping at a width leaves the
+        intervals' level right only as the width shrinks; where it matters add a margin.
     progress : True for a bar with the time left (where stderr is a terminal), or a function of (runs done, runs in all).
     compiled : False runs the policies as plain Python: the same numbers, slowly.
     first_run : number of the first run, to split one experiment between calls or machines.
@@ -97,6 +102,8 @@ def simulate(
     workers = checked_workers(workers)
     _check_sizes(system, sizes)
     require_positive("depth", depth)
+    if half_width is not None:
+        require_positive("half_width", half_width)
     if depth > MOST_DEPTH:
         raise ValueError(f"depth must be at most {MOST_DEPTH:g}, not {depth!r}")
     for q in require_list("quantiles", quantiles, "numbers"):
@@ -124,7 +131,7 @@ def simulate(
     }
     game = _Game(system, listed, settings, compiled)
     store = None if folder is None else open_store(folder, settings)
-    collected = _Collected(int(runs), int(first_run))
+    collected = _Collected([policy.name for policy in listed], int(runs), int(first_run))
     found: Result = conduct(
         game.play,
         range(first_run, first_run + runs),
@@ -137,6 +144,7 @@ def simulate(
         workers=workers,
         progress=progress,
         halt=game.halt,
+        stop=None if half_width is None else collected.narrower_than(half_width),
     )
     return found
 
@@ -312,10 +320,11 @@ class _Sketch:
 class _Collected:
     """The runs so far, in order."""
 
-    def __init__(self, runs: int, first_run: int) -> None:
+    def __init__(self, names: list[str], runs: int, first_run: int) -> None:
         self.done = 0
-        self._runs, self._first = runs, first_run
+        self._names, self._runs, self._first = names, runs, first_run
         self._columns: Columns = {}
+        self._regret = Moments.none(len(names))
 
     def add(self, run: int, columns: Columns) -> None:
         """The next run."""
@@ -323,7 +332,19 @@ class _Collected:
             self._columns = {name: np.empty((self._runs, len(c)), c.dtype) for name, c in columns.items()}
         for name, column in columns.items():
             self._columns[name][run - self._first] = column
+        self._regret = self._regret.add(
+            np.array([sum(columns[f"{name}.{cause}"][-1] for cause in CAUSES) for name in self._names])
+        )
         self.done += 1
+
+    def narrower_than(self, half_width: float) -> Callable[[int], bool]:
+        """The stopping rule: every policy's mean regret is known within ± this much."""
+
+        def stop(done: int) -> bool:
+            low, high = self._regret.interval(0.95)
+            return done >= 2 and bool(np.all((high - low) / 2.0 <= half_width))
+
+        return stop
 
     def columns(self) -> Columns:
         """name → [run, row]."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,8 @@ from ..runs.runner import Halted, Progress
 from ..runs.statistics import Moments
 from ..runs.store import Columns
 from . import engine
-from .policies import make, oracle
+from .policies import make
+from .policies import oracle as clairvoyant_oracle
 from .policy import Policy
 from .systems import (
     Family,
@@ -57,6 +58,7 @@ def simulate(
     progress: Progress = None,
     compiled: bool = True,
     first_run: int = 0,
+    oracle: str | Policy | None = None,
 ) -> Result:
     """Play every policy, and the oracle, on the same random systems, and collect what happened.
 
@@ -86,6 +88,8 @@ def simulate(
     progress : True for a bar with the time left (where stderr is a terminal), or a function of (runs done, runs in all).
     compiled : False runs the policies as plain Python: the same numbers, slowly.
     first_run : number of the first run, to split one experiment between calls or machines.
+    oracle : the policy that stands for the oracle, so that regret is measured against it; None for the papers', which serves
+        the pair of largest success probability. A policy of your own that is ``clairvoyant`` sees the truth too.
 
     Returns
     -------
@@ -117,15 +121,16 @@ def simulate(
     if trace and keep == "moments":
         raise ValueError("trace must be False with keep='moments': decisions take memory with every run")
     rounds, runs, seed, first_run = int(rounds), int(runs), int(seed), int(first_run)
-    listed = _policies(policies, trace)
+    reference = _reference(oracle)
+    listed = _policies(policies, reference, trace)
     summed = (
         Summed([policy.name for policy in listed], rounds, _windows(windows, keep, rounds))
         if keep == "moments"
         else None
     )
 
-    game = _Game(system, listed, rounds, seed, trace, compiled)
-    settings = {
+    game = _Game(system, [reference, *listed], rounds, seed, trace, compiled)
+    settings: dict[str, Any] = {
         "model": "scheduling",
         "rounds": rounds,
         "seed": seed,
@@ -133,6 +138,8 @@ def simulate(
         "policies": [policy_settings(policy) for policy in listed],
         "version": VERSION,
     }
+    if oracle is not None:
+        settings["oracle"] = {key: value for key, value in policy_settings(reference).items() if key != "label"}
     store = None if folder is None else open_store(folder, settings)
     collected = _Collected([policy.name for policy in listed if policy.name != ORACLE], rounds, runs, first_run, summed)
 
@@ -157,13 +164,17 @@ def simulate(
     return found
 
 
-def _policies(policies: str | Policy | Sequence[str | Policy], trace: bool) -> list[Policy]:
+def _reference(oracle: str | Policy | None) -> Policy:
+    """The policy that stands for the oracle, under the oracle's name."""
+    return clairvoyant_oracle() if oracle is None else make(oracle).named(ORACLE)
+
+
+def _policies(policies: str | Policy | Sequence[str | Policy], reference: Policy, trace: bool) -> list[Policy]:
     """The policies by name, each once, none under a name that the rows need themselves."""
     if isinstance(policies, str | Policy):
         policies = [policies]
     listed = [make(policy) for policy in policies]
     names = different_names(listed, _RESERVED)
-    reference = oracle()
     for policy in listed:
         if policy.name == ORACLE and (policy.rule, policy.options, policy.decide) != (
             reference.rule,
@@ -194,7 +205,8 @@ class _Game:
         self, system: System | Family, policies: list[Policy], rounds: int, seed: int, trace: bool, compiled: bool
     ) -> None:
         self.system, self.rounds, self.seed, self.trace, self.compiled = system, rounds, seed, trace, compiled
-        self.policies = [oracle(), *(policy for policy in policies if policy.name != ORACLE)]
+        # The first is the oracle; one that is listed again plays the same.
+        self.policies = [policies[0], *(policy for policy in policies[1:] if policy.name != ORACLE)]
         self.halt = threading.Event()
         names = [policy.name for policy in self.policies]
         self._shape = engine.shape_of(system, rounds) if isinstance(system, System) else None
