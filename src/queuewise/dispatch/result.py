@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..runs import convergence, effects, simultaneous
 from ..runs.result import ORACLE as ORACLE
 from ..runs.result import ByName, Described, stack
-from ..runs.statistics import Difference, Estimate, Moments, simultaneous_level
+from ..runs.simultaneous import RESAMPLES, Comparisons, Method
+from ..runs.statistics import Difference, Estimate, Moments
 from ..runs.store import Columns, Store
 
 if TYPE_CHECKING:
@@ -228,13 +230,80 @@ class Result(Described):
         values = self._final(a, of) - self._final(b, of)
         return Difference(*Moments.of(values).estimate(level), a, b)
 
-    def rank(self, of: Measure = "sojourn_time", level: float = 0.95) -> list[Place]:
-        """Policies in order of their means, each with its paired difference to the first (Bonferroni over all pairs)."""
+    def rank(
+        self,
+        of: Measure = "sojourn_time",
+        level: float = 0.95,
+        method: Method = "bonferroni",
+        resamples: int = RESAMPLES,
+    ) -> list[Place]:
+        """Policies in order of their means, each with its paired difference to the first (intervals hold for all pairs)."""
         values = {name: Moments.of(self._final(name, of)).estimate(level) for name in self.policies}
         order = sorted(self.policies, key=lambda name: (np.isnan(values[name].mean), values[name].mean))
-        each = simultaneous_level(level, len(order) * (len(order) - 1) // 2)
-        behind = [None, *(self.compare(name, order[0], of, each) for name in order[1:])]
+        found = self.compare_all(of, level, None, method, resamples)
+        behind = [None, *(found.of(name, order[0]).difference for name in order[1:])]
         return [Place(name, values[name], difference) for name, difference in zip(order, behind, strict=True)]
+
+    def compare_all(
+        self,
+        of: Measure = "sojourn_time",
+        level: float = 0.95,
+        against: str | None = None,
+        method: Method = "max_t",
+        resamples: int = RESAMPLES,
+    ) -> Comparisons:
+        """Paired differences at the end of the runs whose intervals hold all together.
+
+        of : as in :meth:`compare` · level : probability with which all hold · against : None for all pairs, a policy's name,
+        or "best" for the one with the smallest mean (intervals then hold for all pairs) · method : "max_t", or "bonferroni",
+        which is used for very few runs too, and ``reason`` says so · resamples : of "max_t".
+
+        Raises ValueError for an unknown policy, measure or method, a level outside (0, 1), or too few resamples.
+        """
+        if against is not None and against != "best":
+            self._known(against)
+        final = {name: self._final(name, of) for name in self.policies}
+        return simultaneous.compare_all(
+            self.policies,
+            {name: float(values.mean()) for name, values in final.items()},
+            lambda a, b: Moments.of(final[a] - final[b]),
+            final.__getitem__,
+            against=against,
+            level=level,
+            method=method,
+            resamples=resamples,
+            seed=self.seed,
+        )
+
+    def run_means(self, name: str, of: Measure = "sojourn_time") -> Floats:
+        """float64[run]: the measure at the end of every run; NaN for one that was stopped as unstable."""
+        return np.array(self._final(name, of))
+
+    def effects(self, a: str, b: str, of: Measure = "sojourn_time", level: float = 0.95) -> effects.Effects:
+        """How large the difference `a` − `b` is: in deviations, in share of runs, as a ratio of means; see
+        :mod:`queuewise.runs.effects`."""
+        first, second = self._final(a, of), self._final(b, of)
+        difference = Moments.of(first - second)
+        return effects.Effects(
+            a,
+            b,
+            effects.standardised(difference, level),
+            effects.better(first, second, level),
+            effects.ratio(Moments.of(first), Moments.of(second), difference, level),
+            difference.count,
+        )
+
+    def convergence(
+        self, what: str | tuple[str, str], of: Measure = "sojourn_time", level: float = 0.95
+    ) -> convergence.Convergence:
+        """How the interval of a policy's mean, or of the difference of a pair of them, shrank with the runs.
+
+        Raises ValueError for fewer than two runs, or a run that was stopped as unstable.
+        """
+        if isinstance(what, str):
+            return convergence.convergence(what, self._final(what, of), level)
+        a, b = what
+        return convergence.convergence(f"{a} - {b}", self._final(a, of) - self._final(b, of), level)
 
     def _measure(self, of: str) -> None:
         if of not in MEASURES:

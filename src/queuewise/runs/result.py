@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .statistics import Curve, Difference, Estimate, Moments, interval, simultaneous_level
+from . import convergence, effects, simultaneous
+from .simultaneous import RESAMPLES, Comparisons, Method
+from .statistics import Curve, Difference, Estimate, Moments, interval
 from .store import Columns, Store
 
 if TYPE_CHECKING:
@@ -384,19 +386,105 @@ class Result(Described):
         moments = self._kept.over(self._known(a), self._known(b), self._window(rounds))
         return Difference(*moments.estimate(level), a, b)
 
-    def rank(self, rounds: Window | None = None, level: float = 0.95) -> list[Place]:
+    def rank(
+        self,
+        rounds: Window | None = None,
+        level: float = 0.95,
+        method: Method = "bonferroni",
+        resamples: int = RESAMPLES,
+    ) -> list[Place]:
         """Policies in order of mean regret, each with its paired difference to the first.
 
         The first place goes to whichever policy came out lowest, so the differences' intervals are widened to hold for
-        *all pairs* of policies at once (Bonferroni): then they hold for whichever pairs are looked at afterwards.
+        *all pairs* of policies at once: then they hold for whichever pairs are looked at afterwards. Parameters and errors
+        are those of :meth:`compare_all`, which also says what method was used in the end.
         """
         regret = {name: self.mean_regret(name, rounds, level) for name in self.policies}
         order = sorted(self.policies, key=lambda name: regret[name].mean)  # ties keep the given order
-        pairs = len(order) * (len(order) - 1) // 2
-        each = simultaneous_level(level, pairs)
-        best = order[0]
-        behind = [None, *(self.compare(name, best, rounds, each) for name in order[1:])]
+        found = self.compare_all(rounds, level, None, method, resamples)
+        behind = [None, *(found.of(name, order[0]).difference for name in order[1:])]
         return [Place(name, regret[name], difference) for name, difference in zip(order, behind, strict=True)]
+
+    def compare_all(
+        self,
+        rounds: Window | None = None,
+        level: float = 0.95,
+        against: str | None = None,
+        method: Method = "max_t",
+        resamples: int = RESAMPLES,
+    ) -> Comparisons:
+        """Paired differences in mean queue length (or regret: the same) whose intervals hold all together.
+
+        Parameters
+        ----------
+        rounds : (first, last) round, both included, counted from 1; None for all.
+        level : probability with which all intervals hold together.
+        against : None for all pairs of policies, the name of a policy for all others against it, or "best" for all others
+            against the one with the smallest mean (whose intervals then hold for all pairs, since the runs chose it).
+        method : "max_t" resamples whole runs, by a seed that follows from the result's; "bonferroni" corrects t intervals.
+            With keep="moments", very few runs, or policies that differ in a few runs only, it is Bonferroni, and the result's
+            ``reason`` says so. See :mod:`queuewise.runs.simultaneous`.
+        resamples : of "max_t".
+
+        Raises
+        ------
+        ValueError : an unknown policy or method, rounds outside 1..rounds, a level outside (0, 1), too few resamples.
+        """
+        window = self._window(rounds)
+        if against is not None and against != "best":
+            self._known(against)
+        return simultaneous.compare_all(
+            self.policies,
+            {name: float(self._kept.over(name, ORACLE, window).mean) for name in self.policies},
+            lambda a, b: self._kept.over(a, b, window),
+            (lambda name: self.run_means(name, rounds)) if isinstance(self._kept, Rows) else None,
+            against=against,
+            level=level,
+            method=method,
+            resamples=resamples,
+            seed=self.seed,
+        )
+
+    def run_means(self, name: str, rounds: Window | None = None) -> NDArray[np.float64]:
+        """float64[run]: regret averaged over rounds, run by run. Needs the runs (not keep="moments")."""
+        first, last = self._window(rounds)
+        columns = self._rows("run_means").columns
+        regret = columns[self._known(name)][:, first - 1 : last] - columns[ORACLE][:, first - 1 : last]
+        return np.asarray(regret.mean(axis=1))
+
+    def effects(self, a: str, b: str, rounds: Window | None = None, level: float = 0.95) -> effects.Effects:
+        """How large the difference `a` − `b` in mean regret is: in deviations, in share of runs, as a ratio.
+
+        With keep="moments" the share of runs is not known. Parameters and errors are those of :meth:`mean_regret`; see
+        :mod:`queuewise.runs.effects`.
+        """
+        window = self._window(rounds)
+        difference = self._kept.over(self._known(a), self._known(b), window)
+        share = effects.UNDEFINED
+        if isinstance(self._kept, Rows):
+            share = effects.better(self.run_means(a, rounds), self.run_means(b, rounds), level)
+        first, second = (self._kept.over(name, ORACLE, window) for name in (a, b))
+        return effects.Effects(
+            a,
+            b,
+            effects.standardised(difference, level),
+            share,
+            effects.ratio(first, second, difference, level),
+            difference.count,
+        )
+
+    def convergence(
+        self, what: str | tuple[str, str], rounds: Window | None = None, level: float = 0.95
+    ) -> convergence.Convergence:
+        """How the interval of a policy's mean regret, or of the difference of a pair of them, shrank with the runs.
+
+        Needs the runs (not keep="moments"), at least two. Errors are those of :meth:`mean_regret`.
+        """
+        if isinstance(what, str):
+            return convergence.convergence(what, self.run_means(what, rounds), level)
+        a, b = what
+        difference = self.run_means(a, rounds) - self.run_means(b, rounds)
+        return convergence.convergence(f"{a} - {b}", difference, level)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write settings (JSON) and rows (Parquet) to a folder; :func:`load` reads them back, ``simulate`` continues there.
