@@ -21,7 +21,7 @@ from ._version import VERSION as __version__
 if TYPE_CHECKING:
     from . import dispatch, matching, scheduling
     from .checks import check_policy
-    from .loading import load
+    from .loading import load, pool
     from .runs.result import Result
 
 #: Public name → where it is defined. Loaded when first used, so that ``import queuewise`` is quick.
@@ -30,6 +30,7 @@ _HOMES = {
     "matching": ("queuewise.matching", None),
     "scheduling": ("queuewise.scheduling", None),
     "load": ("queuewise.loading", "load"),
+    "pool": ("queuewise.loading", "pool"),
     "Result": ("queuewise.runs.result", "Result"),
     "check_policy": ("queuewise.checks", "check_policy"),
 }
@@ -59,4 +60,4 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 
 
-__all__ = ["Result", "__version__", "check_policy", "dispatch", "load", "matching", "policies", "scheduling"]
+__all__ = ["Result", "__version__", "check_policy", "dispatch", "load", "matching", "policies", "pool", "scheduling"]

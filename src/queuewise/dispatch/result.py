@@ -405,6 +405,12 @@ class Result(Described):
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
+    @classmethod
+    def joined(cls, results: Sequence[Result], settings: Mapping[str, Any], first_run: int) -> Result:
+        """The runs of several results, one after the other; see :func:`queuewise.pool`."""
+        columns = [result._columns for result in results]
+        return cls(settings, {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}, first_run)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write settings (JSON) and rows (Parquet) to a folder; ``queuewise.load`` reads them back.
 

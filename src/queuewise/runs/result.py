@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -186,6 +187,17 @@ class Summed:
         summed._mean[:], summed._squares[:] = arrays["mean"], arrays["squares"]
         return summed
 
+    def merge(self, other: Summed) -> Summed:
+        """The moments of the runs of both together. ValueError where averages over other windows were kept."""
+        if self.windows != other.windows or self.names != other.names:
+            raise ValueError("results: averages over other windows of rounds were kept, so they cannot be pooled")
+        together = Moments(self._count, self._mean, self._squares).merge(
+            Moments(other._count, other._mean, other._squares)
+        )
+        merged = Summed(self.names[1:], self._rounds, self.windows)
+        merged._count, merged._mean, merged._squares = together.count, together.mean, together.squares
+        return merged
+
 
 class ByName(dict[str, Any]):
     """A dictionary by policy that answers a wrong name with a sentence."""
@@ -224,8 +236,9 @@ class Described:
 
     @property
     def seed(self) -> int:
-        """The seed of all streams."""
-        return int(self.settings["seed"])
+        """The seed of all streams; of a pooled result the smallest of its seeds."""
+        seed = self.settings["seed"]
+        return int(seed[0] if isinstance(seed, list) else seed)
 
     @property
     def version(self) -> str:
@@ -485,6 +498,20 @@ class Result(Described):
         a, b = what
         difference = self.run_means(a, rounds) - self.run_means(b, rounds)
         return convergence.convergence(f"{a} - {b}", difference, level)
+
+    @classmethod
+    def joined(cls, results: Sequence[Result], settings: Mapping[str, Any], first_run: int) -> Result:
+        """The runs of several results, one after the other; see :func:`queuewise.pool`."""
+        kept = [result._kept for result in results]
+        if all(isinstance(part, Rows) for part in kept):
+            columns = [part.columns for part in kept if isinstance(part, Rows)]
+            # A column that some lack, a trace say, is left out of the whole.
+            common = [name for name in columns[0] if all(name in others for others in columns)]
+            return cls(settings, Rows({name: np.concatenate([c[name] for c in columns]) for name in common}), first_run)
+        summed = [part for part in kept if isinstance(part, Summed)]
+        if len(summed) < len(kept):
+            raise ValueError("results: some kept their runs and some moments alone, so they cannot be pooled")
+        return cls(settings, functools.reduce(Summed.merge, summed), first_run)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write settings (JSON) and rows (Parquet) to a folder; :func:`load` reads them back, ``simulate`` continues there.
