@@ -20,6 +20,7 @@ from .policies.q_ucb import q_ucb
 from .policies.random import random
 from .policies.wise import wise
 from .policy import Policy, Shape, Ticket, Waiting
+from .recorded import read_outcomes
 from .simulate import simulate
 from .systems import Family, System, family
 
@@ -46,6 +47,7 @@ __all__ = [
     "q_ths",
     "q_ucb",
     "random",
+    "read_outcomes",
     "simulate",
     "table_law",
     "uniform_law",
