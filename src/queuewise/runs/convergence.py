@@ -11,8 +11,9 @@ from .statistics import Floats, Ints, Moments, check_level, quantile
 
 #: Points of the grid of numbers of runs.
 _POINTS = 40
-#: The mean is close to normal from 25·skewness² runs on (Cochran 1977, section 2.15), for 95 % intervals.
-_COCHRAN = 25.0
+#: The mean is close to normal from 25·skewness² runs on (Cochran 1977, section 2.15), for 95 % intervals. A skewness that
+#: normal runs have too, within so many of its standard errors, is not held against them.
+_COCHRAN, _SKEWED = 25.0, 2.5
 #: A single run with a larger share of all squared deviations makes the width its own; with few runs such a share is normal,
 #: so the run must also be an outlier by Grubbs' test at this level.
 _SHARE, _GRUBBS = 0.25, 0.001
@@ -147,7 +148,8 @@ def _warnings(n: int, skewness: float, kurtosis: float, share: float, drift: flo
     found = []
     if n < 10:
         found.append(f"{n} runs are too few to see whether the deviation of a run is known")
-    if n < _COCHRAN * skewness**2 and n >= 10:
+    error = math.sqrt(6.0 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3))) if n > 2 else math.inf
+    if n < _COCHRAN * skewness**2 and abs(skewness) > _SKEWED * error:
         wanted = math.ceil(_COCHRAN * skewness**2)
         found.append(
             f"runs are skewed ({skewness:.2g}): from about {wanted} runs on can a t interval be trusted to its level"
