@@ -44,27 +44,78 @@ def wise_figure_1() -> list[Policy]:
     ]
 
 
-def cqb_eta_2_figure_1() -> list[Policy]:
+def cqb_eta_2_figure_1(
+    *,
+    radius_scale: float = 0.1,
+    kappa: float = 50.0,
+    ridge: float = 1.0,
+    parameter_bound: float | None = None,
+    initial_design: float | None = None,
+    delta: float | None = None,
+    exploration: float | None = None,
+    epsilon_exploration: float | None = None,
+    acqb_samples: int = 5,
+    acqb_radius_scale: float | None = None,
+    ties: str = "earliest",
+) -> list[Policy]:
     """The five policies of CQB-eta-2's Figure 1, under their plain names.
 
-    The contextual ones take a tenth of that paper's confidence radius (its equation (3)), with its input kappa = 50;
-    the ball of parameters, ridge and initial design are those that the system suggests. The share of explored newcomers
-    in the second phase of ``cqb_eta_2`` is a quarter of the system's context-wise slack, which must be positive.
+    The contextual ones take a tenth of that paper's confidence radius (its equation (3)), with its input kappa = 50.
+    What the paper leaves open can be chosen; None is the system's own value, else the paper's rule.
+
+    Parameters
+    ----------
+    radius_scale, kappa : float
+        The radius's factor and its kappa (stated in the paper).
+    ridge : float
+        lambda_0.
+    parameter_bound : float or None
+        S of the ball of parameters and of the radius; None for the system's bound.
+    initial_design : float or None
+        V_0 is so many times the identity; None for what the system suggests, else the ridge (its Algorithm 1).
+    delta : float or None
+        Of the radius; None for one over the number of rounds, as in the paper's experiments.
+    exploration : float or None
+        Share of explored newcomers in the second phase of ``cqb_eta_2``; None for a quarter of the system's context-wise
+        slack, which must be positive.
+    epsilon_exploration : float or None
+        Share of explored newcomers after the first rounds of ``cqb_epsilon``; None for one over the root of the rounds.
+    acqb_samples : int
+        Draws of ``acqb`` a round.
+    acqb_radius_scale : float or None
+        The factor of its radius; None for `radius_scale`.
+    ties : {"earliest", "random"}
+        Of equal indices.
 
     Returns
     -------
     list of Policy
         ``cqb_eta_2``, ``cqb_epsilon``, ``acqb``, ``random``, ``fifo_random``.
 
+    Raises
+    ------
+    ValueError
+        Once they are used, if an option is out of range.
+
     References
     ----------
     CQB-eta-2, Section 5.
     """
-    estimator: dict[str, Any] = {"radius": "cqb_eta_2", "radius_scale": 0.1, "kappa": 50.0}
+    estimator: dict[str, Any] = {
+        "radius": "cqb_eta_2",
+        "radius_scale": radius_scale,
+        "kappa": kappa,
+        "ridge": ridge,
+        "parameter_bound": parameter_bound,
+        "initial_design": initial_design,
+        "delta": delta,
+        "ties": ties,
+    }
+    sampling = estimator | ({} if acqb_radius_scale is None else {"radius_scale": acqb_radius_scale})
     return [
-        cqb_eta_2(phase_1_end=0.2, phase_2_end=0.3, **estimator),
-        cqb_epsilon(exploration_rounds=0.2, **estimator),
-        acqb(samples=5, exploration_scale=20.0, **estimator),
+        cqb_eta_2(phase_1_end=0.2, phase_2_end=0.3, exploration=exploration, **estimator),
+        cqb_epsilon(exploration_rounds=0.2, exploration=epsilon_exploration, **estimator),
+        acqb(samples=acqb_samples, exploration_scale=20.0, **sampling),
         random(),
         fifo_random(),
     ]

@@ -20,9 +20,10 @@ from ...scheduling import presets
 from ...scheduling.contexts import wise_figure_law
 from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
-from ..claims import HOLDS, UNDECIDED, Claim, Part, Verdict, claims_table
+from ..claims import Claim, Part, Verdict, claims_table
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text
+from ._scheduling import LABELS, STYLES, in_words
 
 ROUNDS = 2000
 LATE = (1500, 2000)
@@ -194,9 +195,9 @@ def sentences(paper: tuple[Way, Sequence[Verdict]] | None, fresh: tuple[Way, Seq
     for index, claim in enumerate((SMALLEST, SECOND, BELOW_ONE)):
         parts = []
         if paper is not None:
-            parts.append(_in_words(paper[0], paper[1][index]))
+            parts.append(in_words(paper[0].words, paper[1][index], "settings"))
         if fresh is not None:
-            parts.append(_in_words(fresh[0], fresh[1][index]))
+            parts.append(in_words(fresh[0].words, fresh[1][index], "settings"))
         said.append(f"{claim}: {'; '.join(parts)}.")
     for measured in (paper, fresh):
         if measured is not None:
@@ -208,36 +209,6 @@ def sentences(paper: tuple[Way, Sequence[Verdict]] | None, fresh: tuple[Way, Seq
     return said
 
 
-def _in_words(way: Way, verdict: Verdict) -> str:
-    low, high = verdict.certain
-    true = f"{low}" if low == high else f"{low} to {high}"
-    count = f"true in {verdict.agreeing} of {len(verdict.parts)} settings by the means, in {true} with confidence"
-    if verdict.verdict == UNDECIDED:
-        return f"{way.words} cannot decide it ({count})"
-    return f"over {way.words} it {'holds' if verdict.verdict == HOLDS else 'does not hold'} ({count})"
-
-
-#: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
-STYLES: dict[str, dict[str, Any]] = {
-    "wise": {"color": "#d62718", "linewidth": 1.8, "zorder": 5},
-    "cqb_opt": {"color": "#0057b8", "linewidth": 1.4, "zorder": 4},
-    "cqb_epsilon": {"color": "#29a3e0", "linewidth": 1.1, "zorder": 3.5},
-    "cqb_eta_2": {"color": "#008a5c", "linewidth": 1.1, "zorder": 3.4},
-    "acqb": {"color": "#a23fb5", "linewidth": 1.1, "zorder": 3.3},
-    "q_ucb": {"color": "#e08a00", "linewidth": 1.1, "linestyle": (0, (5, 1.5)), "zorder": 3.2},
-    "q_ths": {"color": "#7a4a1e", "linewidth": 1.1, "linestyle": (0, (2.5, 1.2)), "zorder": 3.1},
-    "random": {"color": "#777777", "linewidth": 1.1, "linestyle": (0, (1, 1)), "zorder": 3},
-}
-LABELS = {
-    "wise": "WISE",
-    "cqb_opt": "CQB-Opt",
-    "cqb_epsilon": "CQB-ε",
-    "cqb_eta_2": "CQB-η-2",
-    "acqb": "ACQB",
-    "q_ucb": "Q-UCB",
-    "q_ths": "Q-ThS",
-    "random": "Random",
-}
 #: Every so many rounds a point is drawn; after smoothing over 25 rounds more of them cannot be told apart.
 _DRAW_EVERY = 8
 

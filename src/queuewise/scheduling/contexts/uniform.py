@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from ...fields import require_count, require_positive
+from ...fields import require_choice, require_count, require_positive
 from ..systems import (
     Floats,
     System,
@@ -18,6 +19,8 @@ from .table import FiniteLaw, probabilities_at
 
 #: Candidates per wanted context after which a parameter counts as one that too few contexts suit.
 _PATIENCE = 50
+#: What an inverse slope above kappa rejects.
+KAPPA_REJECTS = ("parameters", "contexts")
 #: Parameters tried before the settings count as impossible in practice.
 _MOST_PARAMETERS = 1000
 
@@ -57,13 +60,14 @@ def uniform_law(
     kappa: float = 50.0,
     pool: int = 1000,
     seed: int = 0,
+    kappa_rejects: Literal["parameters", "contexts"] = "parameters",
 ) -> UniformSystem:
     """Uniform features and parameter, rejected until slack and curvature are as wanted.
 
     Every entry of the true parameter and of every feature vector is uniform on [-1, 1]. A context is rejected unless
     its best server succeeds with probability at least ``arrival_rate + slack``; a parameter is rejected unless every
-    pair of the pool of accepted contexts has slope at least ``1/kappa``. Jobs draw their contexts uniformly from that
-    pool, so that every constant of the system is exact.
+    pair of the pool of accepted contexts has slope at least ``1/kappa`` (or, if `kappa_rejects` says so, each context is
+    rejected for itself). Jobs draw their contexts uniformly from that pool, so that every constant of the system is exact.
 
     Parameters
     ----------
@@ -80,6 +84,9 @@ def uniform_law(
         accepted one a third of the contexts; a larger pool holds rarer logits and so rejects more parameters.
     seed : int
         Draws parameter and pool.
+    kappa_rejects : {"parameters", "contexts"}
+        Whether one pair with an inverse slope above kappa rejects the parameter, or only its context. Contexts are
+        rejected for the parameter at hand, so that hardly any parameter is rejected then, and longer ones occur.
 
     Returns
     -------
@@ -109,6 +116,7 @@ def uniform_law(
     if not arrival_rate + slack < 1:
         raise ValueError(f"slack must be below 1 - arrival_rate = {1 - arrival_rate:g} (context-wise), not {slack!r}")
     require_positive("kappa", kappa)
+    require_choice("kappa_rejects", kappa_rejects, KAPPA_REJECTS)
     least_logit = float(logit(arrival_rate + slack))
     # Best servers sit at this logit or above, so a pair with at least this inverse slope is in every pool.
     unavoidable = inverse_slope(max(least_logit, 0.0))
@@ -128,7 +136,7 @@ def uniform_law(
             )
         parameters_tried += 1
         theta = rng.uniform(-1.0, 1.0, dimension)
-        drawn = _pool(rng, theta, servers, pool, least_logit, most_logit)
+        drawn = _pool(rng, theta, servers, pool, least_logit, most_logit, one_by_one=kappa_rejects == "contexts")
     features, contexts_tried = drawn
     law = FiniteLaw(features, probabilities_at(features, theta), np.full(pool, 1.0 / pool))
     return UniformSystem(
@@ -155,14 +163,25 @@ def uniform_law(
             "kappa": float(kappa),
             "pool": int(pool),
             "seed": int(seed),
+            "kappa_rejects": str(kappa_rejects),
         },
     )
 
 
 def _pool(
-    rng: np.random.Generator, theta: Floats, servers: int, pool: int, least_logit: float, most_logit: float
+    rng: np.random.Generator,
+    theta: Floats,
+    servers: int,
+    pool: int,
+    least_logit: float,
+    most_logit: float,
+    *,
+    one_by_one: bool,
 ) -> tuple[Floats, int] | None:
-    """Accepted contexts [pool, d, K] and how many were drawn for them; None if the parameter is to be rejected."""
+    """Accepted contexts [pool, d, K] and how many were drawn for them; None if the parameter is to be rejected.
+
+    A logit beyond `most_logit` rejects its context if `one_by_one`, else the parameter.
+    """
     # No logit exceeds the sum of absolute entries: spare the draws for a parameter that no context can suit.
     if np.abs(theta).sum() < least_logit:
         return None
@@ -171,8 +190,11 @@ def _pool(
     for batch in range(_PATIENCE):
         candidates = rng.uniform(-1.0, 1.0, (pool, len(theta), servers))
         logits = np.einsum("rdk,d->rk", candidates, theta)
-        positions = np.flatnonzero(logits.max(axis=1) >= least_logit)[: pool - found]
-        if len(positions) and np.abs(logits[positions]).max() > most_logit:
+        accepted = logits.max(axis=1) >= least_logit
+        if one_by_one:
+            accepted &= np.abs(logits).max(axis=1) <= most_logit
+        positions = np.flatnonzero(accepted)[: pool - found]
+        if not one_by_one and len(positions) and np.abs(logits[positions]).max() > most_logit:
             return None
         kept.append(candidates[positions])
         found += len(positions)

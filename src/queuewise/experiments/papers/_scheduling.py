@@ -1,0 +1,43 @@
+"""What the reproductions of the scheduling papers' figures share: policies' names and looks, and verdicts in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..claims import HOLDS, UNDECIDED, Verdict
+
+#: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
+STYLES: dict[str, dict[str, Any]] = {
+    "wise": {"color": "#d62718", "linewidth": 1.8, "zorder": 5},
+    "cqb_opt": {"color": "#0057b8", "linewidth": 1.4, "zorder": 4},
+    "cqb_epsilon": {"color": "#29a3e0", "linewidth": 1.1, "zorder": 3.5},
+    "cqb_eta_2": {"color": "#008a5c", "linewidth": 1.1, "zorder": 3.4},
+    "acqb": {"color": "#a23fb5", "linewidth": 1.1, "zorder": 3.3},
+    "q_ucb": {"color": "#e08a00", "linewidth": 1.1, "linestyle": (0, (5, 1.5)), "zorder": 3.2},
+    "q_ths": {"color": "#7a4a1e", "linewidth": 1.1, "linestyle": (0, (2.5, 1.2)), "zorder": 3.1},
+    "random": {"color": "#777777", "linewidth": 1.1, "linestyle": (0, (1, 1)), "zorder": 3},
+}
+LABELS = {
+    "wise": "WISE",
+    "cqb_opt": "CQB-Opt",
+    "cqb_epsilon": "CQB-ε",
+    "cqb_eta_2": "CQB-η-2",
+    "acqb": "ACQB",
+    "q_ucb": "Q-UCB",
+    "q_ths": "Q-ThS",
+    "random": "Random",
+}
+
+
+def in_words(words: str, verdict: Verdict, parts: str) -> str:
+    """What one way of measuring (`words`) says about a claim; `parts` is what its parts are called."""
+    low, high = verdict.certain
+    true = f"{low}" if low == high else f"{low} to {high}"
+    if len(verdict.parts) == 1:
+        count = f"{verdict.measured} {verdict.interval}, wanted {verdict.claim.parts[0].direction} "
+        count += f"{verdict.claim.parts[0].bound:g}"
+    else:
+        count = f"true in {verdict.agreeing} of {len(verdict.parts)} {parts} by the means, in {true} with confidence"
+    if verdict.verdict == UNDECIDED:
+        return f"{words} cannot decide it ({count})"
+    return f"over {words} it {'holds' if verdict.verdict == HOLDS else 'does not hold'} ({count})"
