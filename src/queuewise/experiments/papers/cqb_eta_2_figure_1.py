@@ -3,7 +3,7 @@
 2000 rounds on the uniform law. Left: five policies at context-wise slack 0.1 with five servers. Middle: CQB-η-2 at slacks
 0.05, 0.1 and 0.15. Right: CQB-η-2 with 3, 5 and 10 servers. It is measured in two ways: the paper's, with a few runs and
 mean ± 1 standard deviation, and over many fresh instances with 95 % intervals of the mean. What the paper leaves open is
-a parameter of the reproduction (:class:`Choices`), and a table says how much each choice moves the result. (CQB-η-2,
+a parameter of the reproduction (``Choices``), and a table says how much each choice moves the result. (CQB-η-2,
 Section 5, Algorithm 1 and equations (1) to (4).)
 
 Comparisons between slacks, or between numbers of servers, are between different systems. They are paired by run all the
@@ -15,7 +15,6 @@ is the difference of the means, whose t interval is right whatever the dependenc
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,12 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._version import VERSION
-from ...fields import number, require_choice, whole
 from ...runs.result import Result
 from ...runs.statistics import Curve, Estimate, interval
-from ...scheduling import presets
 from ...scheduling.contexts import uniform_law
-from ...scheduling.contexts.uniform import KAPPA_REJECTS, UniformSystem
+from ...scheduling.contexts.uniform import UniformSystem
 from ...scheduling.policy import Policy
 from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
@@ -39,15 +36,12 @@ from .. import report
 from ..claims import Claim, Part, Verdict, claims_table, simultaneous
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder, to_json, write_text
+from ._cqb_eta_2_choices import ONE, PER_RUN, ROUNDS, VARIATIONS, Choices, Setting
 from ._lased import bare
 from ._scheduling import LABELS, STYLES, in_words
 
 Floats = NDArray[np.float64]
-#: A panel's setting: context-wise slack and number of servers.
-Setting = tuple[float, int]
 
-ROUNDS = 2000
-DIMENSION, ARRIVAL_RATE, KAPPA = 10, 0.7, 50.0
 BASE: Setting = (0.1, 5)
 SLACKS = (0.05, 0.1, 0.15)
 SERVERS = (3, 5, 10)
@@ -55,7 +49,6 @@ SETTINGS: tuple[Setting, ...] = (BASE, (0.05, 5), (0.15, 5), (0.1, 3), (0.1, 10)
 #: τ₁ and τ₂ of CQB-η-2, rounds.
 PHASES = (400, 600)
 OURS, RIVALS = ("cqb_eta_2", "cqb_epsilon"), ("acqb", "random", "fifo_random")
-PER_RUN, ONE = "per run", "one for all runs"
 #: Seed of the instance of "one for all runs".
 INSTANCE = 0
 #: Instances over which the law's own constants are averaged.
@@ -69,155 +62,6 @@ SERVERS_FALL = "Stable in K: for each K the final regret is below half of that a
 
 ALL_LABELS = LABELS | {"fifo_random": "FIFO + Random"}
 ALL_STYLES = STYLES | {"fifo_random": {"color": "#e08a00", "linestyle": (0, (5, 1.5)), "zorder": 3}}
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the paper leaves open (or states, where said). The defaults stand in the register of reproductions.
-
-    Attributes
-    ----------
-    parameter_bound : "norm", "sqrt_d" or float
-        S: the norm of the true parameter, √d (which no parameter exceeds), or a number.
-    lambda_0 : float
-        Ridge of the estimate, and λ₀ of the radius and of V₀.
-    initial_design : "lambda_0" or "kappa_lambda_0"
-        V₀ = λ₀I, as Algorithm 1 says, or κλ₀I, as the radius reads.
-    delta : "1/T", "1/T^4" or float
-        Of the radius; the paper states 1/T for its experiments and 1/T⁴ for its theory.
-    radius_scale : float
-        Stated in the paper: 0.1.
-    pool : int
-        Contexts of an instance.
-    kappa_rejects : "parameters" or "contexts"
-        What an inverse slope above κ rejects; see ``uniform_law``.
-    instance : "per run" or "one for all runs"
-        Of the paper's way.
-    exploration : "slack/4" or float
-        η of CQB-η-2's second phase.
-    epsilon_exploration : "1/sqrt(T)" or float
-        Exploration of CQB-ε after its first τ rounds.
-    acqb_samples : int
-        Draws of ACQB a round.
-    acqb_radius_scale : "radius_scale" or float
-        Factor of ACQB's radius.
-    ties : "earliest" or "random"
-    stable_within : float
-        Jobs within which the final regrets for K = 3, 5 and 10 have to lie for "stable in K".
-    choice_instances : int
-        Instances over which a choice's effect is measured, at most as many as there are fresh instances; 0 for no table.
-    """
-
-    parameter_bound: str | float
-    lambda_0: float
-    initial_design: str
-    delta: str | float
-    radius_scale: float
-    pool: int
-    kappa_rejects: str
-    instance: str
-    exploration: str | float
-    epsilon_exploration: str | float
-    acqb_samples: int
-    acqb_radius_scale: str | float
-    ties: str
-    stable_within: float
-    choice_instances: int
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Choices:
-        """The choices from named parameters. Raises ValueError that names the one that is out of range."""
-        given = cls(**parameters)
-        for field, words in (
-            ("initial_design", ("lambda_0", "kappa_lambda_0")),
-            ("kappa_rejects", KAPPA_REJECTS),
-            ("instance", (PER_RUN, ONE)),
-            ("ties", ("earliest", "random")),
-        ):
-            require_choice(field, getattr(given, field), words)
-        for field in ("lambda_0", "radius_scale", "stable_within"):
-            number(vars(given), field, 0.0)
-        for field, least in (("pool", 1), ("acqb_samples", 1), ("choice_instances", 0)):
-            whole(vars(given), field, least)
-        if given.choice_instances == 1:
-            raise ValueError("choice_instances: must be 0 (no table) or at least 2, not 1")
-        for field, allowed, low, high in (
-            ("parameter_bound", ("norm", "sqrt_d"), 0.0, math.inf),
-            ("delta", ("1/T", "1/T^4"), 0.0, 1.0),
-            ("acqb_radius_scale", ("radius_scale",), 0.0, math.inf),
-        ):
-            _word_or_number(vars(given), field, allowed, low, high, strict=True)
-        for field, word in (("exploration", "slack/4"), ("epsilon_exploration", "1/sqrt(T)")):
-            _word_or_number(vars(given), field, (word,), 0.0, 1.0, strict=False)
-        return given
-
-    def law(self, setting: Setting) -> dict[str, Any]:
-        """The arguments of ``uniform_law``, but for the seed."""
-        slack, servers = setting
-        return {
-            "dimension": DIMENSION,
-            "servers": servers,
-            "arrival_rate": ARRIVAL_RATE,
-            "slack": slack,
-            "kappa": KAPPA,
-            "pool": self.pool,
-            "kappa_rejects": self.kappa_rejects,
-        }
-
-    def policies(self) -> list[Policy]:
-        """The five policies."""
-
-        def unless(word: str, value: str | float) -> float | None:
-            return None if value == word else float(value)
-
-        bounds = {"norm": None, "sqrt_d": math.sqrt(DIMENSION)}
-        deltas = {"1/T": None, "1/T^4": float(ROUNDS) ** -4}
-        bound, delta = self.parameter_bound, self.delta
-        return presets.cqb_eta_2_figure_1(
-            radius_scale=self.radius_scale,
-            kappa=KAPPA,
-            ridge=self.lambda_0,
-            parameter_bound=bounds[bound] if isinstance(bound, str) else bound,
-            initial_design=self.lambda_0 * (KAPPA if self.initial_design == "kappa_lambda_0" else 1.0),
-            delta=deltas[delta] if isinstance(delta, str) else delta,
-            exploration=unless("slack/4", self.exploration),
-            epsilon_exploration=unless("1/sqrt(T)", self.epsilon_exploration),
-            acqb_samples=self.acqb_samples,
-            acqb_radius_scale=unless("radius_scale", self.acqb_radius_scale),
-            ties=self.ties,
-        )
-
-
-#: Other values than the default's, one at a time, and the policy that the choice is about.
-VARIATIONS: tuple[tuple[str, Any, str], ...] = (
-    ("parameter_bound", "sqrt_d", "cqb_eta_2"),
-    ("lambda_0", 0.1, "cqb_eta_2"),
-    ("lambda_0", 10.0, "cqb_eta_2"),
-    ("initial_design", "kappa_lambda_0", "cqb_eta_2"),
-    ("delta", "1/T^4", "cqb_eta_2"),
-    ("radius_scale", 0.01, "cqb_eta_2"),
-    ("pool", 100, "cqb_eta_2"),
-    ("pool", 10_000, "cqb_eta_2"),
-    ("kappa_rejects", "contexts", "cqb_eta_2"),
-    ("instance", ONE, "cqb_eta_2"),
-    ("exploration", 0.0, "cqb_eta_2"),
-    ("exploration", 0.3, "cqb_eta_2"),
-    ("ties", "random", "cqb_eta_2"),
-    ("epsilon_exploration", 0.0, "cqb_epsilon"),
-    ("acqb_samples", 1, "acqb"),
-    ("acqb_radius_scale", 1.0, "acqb"),
-)
-
-
-def _word_or_number(
-    options: Mapping[str, Any], field: str, words: Sequence[str], low: float, high: float, strict: bool
-) -> None:
-    if isinstance(options[field], str):
-        if options[field] not in words:
-            allowed = ", ".join(map(repr, words))
-            raise ValueError(f"{field}: must be {allowed} or a number, not {options[field]!r}")
-    else:
-        number(options, field, low, high, strict)
 
 
 # --- measuring -------------------------------------------------------------------------------------------------------
@@ -434,8 +278,8 @@ def claims(way: Way, stable_within: float) -> tuple[Verdict, ...]:
 
 
 def servers_within(jobs: float) -> str:
-    """ "Stable in K" made quantitative."""
-    return f"CQB-η-2 is stable in K: the final regrets for K = 3, 5 and 10 lie within {jobs:g} jobs of each other"
+    """The claim that CQB-η-2 is stable in K, made quantitative."""
+    return f"Stable in K: the final regrets for K = 3, 5 and 10 lie within {jobs:g} jobs of each other"
 
 
 def sentences(judged: Sequence[tuple[Way, Sequence[Verdict]]]) -> list[str]:
@@ -629,7 +473,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
     figure = Figure(figsize=(13.0, 4.9))
     FigureCanvasAgg(figure)
     axes = figure.subplots(
-        1, 3, gridspec_kw={"left": 0.052, "right": 0.988, "bottom": 0.12, "top": 0.79, "wspace": 0.16}
+        1, 3, gridspec_kw={"left": 0.052, "right": 0.98, "bottom": 0.12, "top": 0.79, "wspace": 0.16}
     )
 
     def line(axis: Any, curve: Curve, text: str, style: Mapping[str, Any], alpha: float) -> None:
@@ -656,7 +500,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
     axes[0].yaxis.set_major_locator(FixedLocator([0, 2, 5, 10, 20, 50, 100, 200, 400]))
     axes[0].yaxis.set_minor_locator(NullLocator())
     axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0].set_ylim(-4.0, 450.0)
+    axes[0].set_ylim(-6.0, 1000.0)  # room for the legend
     top = max(float(axis.get_ylim()[1]) for axis in axes[1:])
     bottom = min(float(axis.get_ylim()[0]) for axis in axes[1:])
     titles = ("five policies (slack 0.1, K = 5)", "CQB-η-2, context-wise slack", "CQB-η-2, number of servers")
@@ -670,8 +514,9 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
         for end in PHASES:
             axis.axvline(end, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=0)
         bare(axis)
-        columns = 2 if axis is axes[0] else 1
-        axis.legend(fontsize=9, frameon=False, ncols=columns, loc="lower right" if axis is axes[0] else "upper right")
+        axis.set_xticks(range(0, ROUNDS + 1, 500))
+        left = axis is axes[0]
+        axis.legend(fontsize=9, frameon=False, ncols=3 if left else 1, loc="upper left" if left else "upper right")
     axes[0].set_ylabel("queue length regret (jobs)", fontsize=10)
     shown = "mean ± 1 standard deviation of a run" if band == "sd" else "mean and its 95% interval"
     figure.suptitle(f"Queue length regret, {way.words}: {shown}", fontsize=13, x=0.052, ha="left", y=0.97)
