@@ -152,7 +152,7 @@ def _warnings(n: int, skewness: float, kurtosis: float, share: float, drift: flo
     if n < _COCHRAN * skewness**2 and abs(skewness) > _SKEWED * error:
         wanted = math.ceil(_COCHRAN * skewness**2)
         found.append(
-            f"runs are skewed ({skewness:.2g}): from about {wanted} runs on can a t interval be trusted to its level"
+            f"runs are skewed (skewness {skewness:.2g}): a t interval can be trusted to its level from about {wanted} runs on"
         )
     if share > _SHARE and share > _outlier(n):
         found.append(

@@ -110,9 +110,9 @@ class Comparisons:
         together += f"{' together' * (self.family != 1)} with {100 * self.level:g} % confidence"
         if self.method == "max_t":
             way = f"max-t, {self.resamples} bootstrap resamples of whole runs"
-            return f"{together} ({way}; ± {self.critical:.3g} standard errors)"
+            return f"{together} ({way}; ± {self.critical:.2f} standard errors)"
         way = "Student's t" if self.family == 1 else "Student's t with Bonferroni's correction"
-        return f"{together} ({way}; ± {self.critical:.3g} standard errors){'; ' * bool(self.reason)}{self.reason}"
+        return f"{together} ({way}; ± {self.critical:.2f} standard errors){'; ' * bool(self.reason)}{self.reason}"
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.comparisons), self.describe()])
