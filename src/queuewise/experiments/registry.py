@@ -180,6 +180,17 @@ REPRODUCTIONS: dict[str, Reproduction] = {
             module="queuewise.experiments.demo",
         ),
         Reproduction(
+            name="recorded-outcomes",
+            title="Language models as servers, by what they were recorded to do",
+            draws="what one model, fallbacks, a router and hindsight carry; which policy wins at which load; if context pays",
+            reference="an example of Queuewise, not of a paper; needs recorded data (QUEUEWISE_DATA)",
+            runs=20,
+            instances=0,
+            quick_runs=4,
+            quick_instances=0,
+            module="queuewise.experiments.recorded_outcomes",
+        ),
+        Reproduction(
             name="lased-fixed-estimates",
             title="Fixed, slightly wrong estimates against learning",
             draws="regret of ESED (simulated and exact) and of LASED over loads; both readings of a 1% error",

@@ -1,0 +1,779 @@
+"""Recorded outcomes of language models: which policy wins under which load, and when context does not pay.
+
+Three public data sets, read from the folder that ``QUEUEWISE_DATA`` names; those that are not there are left out.
+
+- LiveCodeBench: success fractions of ten attempts per (task, model), which is the retry model to the letter: they are the
+  success probabilities of every attempt ("repeat"), and a job is given up after ten failures, as nobody ever did some.
+- LLMRouter's scores of nine models on 14 tasks, and MMLU-Pro's right and wrong answers, are *one* attempt each. A probability
+  is made of it in two ways: a logistic law is fitted to the record ("fit"), or what failed fails for ever ("repeat").
+
+Loads are those of the best single server: at 1.1 it would be overrun, and what is left over is what matching jobs to servers
+is worth. Next to the learners stand three rules that know the record (see :mod:`queuewise.experiments.offline`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._version import VERSION
+from ..runs.plot import save_figure, style
+from ..runs.result import Result
+from ..runs.simultaneous import Comparisons
+from ..runs.statistics import Difference, Estimate
+from ..scheduling import engine
+from ..scheduling.contexts.table import FiniteLaw
+from ..scheduling.policies import acqb, cqb_epsilon, cqb_eta_2, cqb_opt, q_ths, q_ucb, random, wise
+from ..scheduling.policy import Policy
+from ..scheduling.recorded import RecordedOutcomes, RecordedSystem, read_outcomes
+from ..scheduling.simulate import simulate
+from ..sheets import SheetError, find, read_sheet
+from . import offline
+from .registry import Outcome, Request
+from .report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text
+
+ROUNDS = 2000
+#: Loads of the best single server: arrivals in terms of what it carries alone. Those of the small size.
+LOADS = (0.5, 0.8, 0.95, 1.1)
+QUICK_LOADS = (0.8,)
+#: Jobs of a pool, drawn by a hash of their ids: files are sorted by kind of job.
+POOL = 500
+#: Failed attempts after which a job is given up where outcomes are repeated: as many as LiveCodeBench made.
+MAX_ATTEMPTS = 10
+#: Learners that look at features, learners that do not, and rules that know the record.
+CONTEXTUAL = ("wise", "cqb_opt", "cqb_epsilon", "cqb_eta_2", "acqb")
+PLAIN = ("q_ucb", "q_ths", "random")
+OFFLINE = ("single", "fallback", "router")
+#: Share of newcomers that ``cqb_eta_2`` explores in its second phase; its own default needs a context-wise slack.
+EXPLORATION = 0.1
+#: The load at which output lengths are counted.
+_LENGTH_LOAD = 0.8
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One record, read one way. `reading` are arguments of ``read_outcomes``, `building` those of ``from_outcomes``; a case
+    that is not `played` stands in the table of capacities alone."""
+
+    name: str
+    words: str
+    file: str
+    reading: Mapping[str, Any]
+    building: Mapping[str, Any]
+    lengths: str = ""
+    played: bool = True
+
+
+_REPEAT = {"truth": "repeat", "impossible": "attempts", "max_attempts": MAX_ATTEMPTS}
+_FIT = {"truth": "fit"}
+
+#: Ten of LiveCodeBench's models that both of its halves of tasks have, from the best to a cheap one.
+_CODERS = (
+    "GPT-4O-2024-05-13",
+    "GPT-4-Turbo-2024-04-09",
+    "Dracarys-72B-Instruct",
+    "Claude-3-Opus",
+    "Gemini-Pro-1.5-May",
+    "Mistral-Large",
+    "Codestral-Latest",
+    "LLama3-70b-Ins",
+    "Claude-3-Haiku",
+    "LLama3-8b-Ins",
+)
+#: Ten of the fifteen that repaired programs ten times (two others did once, which is no fraction).
+_REPAIRERS = (
+    "Claude-3.5-Sonnet-20241022",
+    "Claude-3.5-Sonnet-20240620",
+    "Qwen2.5-Ins-32B",
+    "GPT-4O-2024-05-13",
+    "Gemini-Pro-1.5-002",
+    "GPT-4O-mini-2024-07-18",
+    "Mistral-Large",
+    "LLama3.1-70b-Ins",
+    "Claude-3-Haiku",
+    "LLama3.1-8b-Ins",
+)
+#: The four with the largest mean score, and one whose scores on one task (MMLU) look like answers that were not parsed.
+_ROUTED = (
+    "llama-3.1-nemotron-51b-instruct",
+    "llama-3.3-nemotron-super-49b-v1",
+    "llama-3.1-8b-instruct",
+    "gemma-2-9b-it",
+    "qwen2.5-7b-instruct",
+)
+#: Ten of 29: the best three, specialists and middle ones, cheap ones.
+_EXAMINED = (
+    "gemini-1.5-pro-002",
+    "DeepSeek-Coder-V2",
+    "Meta-Llama-3_1-70B-Instruct",
+    "Qwen1.5-72B-Chat",
+    "Meta-Llama-3_1-8B-Instruct",
+    "mathstral-7B",
+    "Phi-3-mini-4k-instruct",
+    "gemma-7b",
+    "Mistral-7B-Instruct-v0.2",
+    "Llama-2-7b-hf",
+)
+_TESTGEN = "livecodebench/lcb_testgen_pass1.csv.gz"
+_ROUTER_READING = {
+    "id": "qid",
+    "features": ["task_name"],
+    "components": 11,
+    "outcomes": _ROUTED,
+    "jobs": POOL,
+}
+_EXAM_READING = {
+    "id": "question_id",
+    "features": ["category"],
+    "components": 5,
+    "outcomes": _EXAMINED,
+    "feature_file": "mmlu_pro/mmlu_pro_queries.csv.gz",
+    "missing": "drop",
+    "jobs": POOL,
+}
+_LENGTHS = "mmlu_pro/mmlu_pro_output_chars.csv.gz"
+_CODE_READING: dict[str, dict[str, Any]] = {
+    "repair": {
+        "id": "question_id",
+        "features": ["difficulty", "platform", "date"],
+        "outcomes": _REPAIRERS,
+        "jobs": POOL,
+    },
+    "testgen": {
+        "id": "question_id",
+        "features": ["difficulty", "date"],
+        "outcomes": _CODERS,
+        "missing": "drop",
+    },
+    # The difficulty of a question stands in another of the files.
+    "execution": {
+        "id": ["question_id", "sample_id"],
+        "features": ["difficulty", "date"],
+        "feature_file": _TESTGEN,
+        "join": ["question_id"],
+        "outcomes": _CODERS,
+        "missing": "drop",
+    },
+}
+
+CASES = (
+    *(
+        Case(
+            f"{kind}-{truth}",
+            f"LiveCodeBench {kind}, {truth}",
+            f"livecodebench/lcb_{kind}_pass1.csv.gz",
+            reading,
+            _REPEAT if truth == "repeat" else _FIT,
+            played=truth == "repeat",
+        )
+        for kind, reading in _CODE_READING.items()
+        for truth in ("repeat", "fit")
+    ),
+    *(
+        Case(
+            f"llmrouter-{truth}",
+            f"LLMRouter, {truth}",
+            "llmrouter/llmrouter_scores.csv.gz",
+            _ROUTER_READING,
+            _REPEAT if truth == "repeat" else _FIT,
+        )
+        for truth in ("repeat", "fit")
+    ),
+    *(
+        Case(
+            f"mmlu_pro-{truth}",
+            f"MMLU-Pro, {truth}",
+            "mmlu_pro/mmlu_pro_correct.csv.gz",
+            _EXAM_READING,
+            _REPEAT if truth == "repeat" else _FIT,
+            lengths=_LENGTHS,
+        )
+        for truth in ("repeat", "fit")
+    ),
+)
+
+
+class Capacity(NamedTuple):
+    """What a way of sending jobs to servers carries: mean success of a first attempt, mean attempts of a job until it leaves,
+    and the share of jobs that are given up."""
+
+    success: float
+    attempts: float
+    given_up: float
+
+    @property
+    def rate(self) -> float:
+        """Jobs per round, at most."""
+        return 1.0 / self.attempts
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """The four ways of one case, from the record alone: the best single server, fallbacks, the fitted router, hindsight."""
+
+    server: str
+    single: Capacity
+    fallback: Capacity
+    router: Capacity
+    matched: Capacity
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One case at one load, played."""
+
+    case: Case
+    load: float
+    system: RecordedSystem
+    regret: Mapping[str, Estimate]
+    given_up: Mapping[str, float]
+    pairs: Comparisons
+    runs: int
+
+    @property
+    def order(self) -> list[str]:
+        """Learners by mean regret."""
+        return sorted((*CONTEXTUAL, *PLAIN), key=lambda name: self.regret[name].mean)
+
+    def best(self, names: Sequence[str]) -> str:
+        """The one of these with the smallest mean regret."""
+        return min(names, key=lambda name: self.regret[name].mean)
+
+    def difference(self, first: str, second: str) -> Difference:
+        """Paired difference; its interval holds with those of all other pairs of the setting."""
+        return self.pairs.of(first, second).difference
+
+
+class Lengths(NamedTuple):
+    """Characters that a policy had written: per attempt, and per job that was done."""
+
+    per_attempt: float
+    per_job: float
+
+
+# --- the record alone ------------------------------------------------------------------------------------------------
+
+
+def read_case(case: Case) -> RecordedOutcomes:
+    """The record of a case. Raises SheetError where its files are not found."""
+    return read_outcomes(case.file, **case.reading)
+
+
+def capacities(system: RecordedSystem) -> Capacities:
+    """What each way of sending jobs carries, exact for the finite law of the record."""
+    law = system.law
+    assert isinstance(law, FiniteLaw)  # from_outcomes builds no other
+    order = offline.by_success(system)
+    rows = np.arange(len(law.weights))
+    routed = np.einsum("rdk,d->rk", law.features, system.fitted_theta).argmax(axis=1)
+    return Capacities(
+        system.server_names[order[0]],
+        _same_again(law, law.probabilities[:, order[0]]),
+        _in_turn(law, law.probabilities[:, order]),
+        _same_again(law, law.probabilities[rows, routed]),
+        _same_again(law, law.probabilities.max(axis=1)),
+    )
+
+
+def _same_again(law: FiniteLaw, probability: Any) -> Capacity:
+    """Every job to one server, however often it fails there."""
+    limit = law.max_attempts
+    lost = np.zeros_like(probability) if limit is None else (1.0 - probability) ** limit
+    attempts = offline.attempts_at(probability, limit)
+    return Capacity(*(float(law.weights @ values) for values in (probability, attempts, lost)))
+
+
+def _in_turn(law: FiniteLaw, probabilities: Any) -> Capacity:
+    """Every job to the next server after each failure: float64[rows, K], in the order in which they are asked."""
+    limit, servers = law.max_attempts, probabilities.shape[1]
+    waiting = np.ones(len(probabilities))
+    attempts = np.zeros(len(probabilities))
+    for n in range(servers if limit is None else limit):
+        attempts += waiting
+        waiting = waiting * (1.0 - probabilities[:, n % servers])
+    if limit is None:
+        # All over again with the chance of a whole round of failures.
+        attempts, waiting = attempts / (1.0 - waiting), np.zeros_like(waiting)
+    return Capacity(*(float(law.weights @ values) for values in (probabilities[:, 0], attempts, waiting)))
+
+
+# --- playing ---------------------------------------------------------------------------------------------------------
+
+
+def policies(system: RecordedSystem) -> list[Policy]:
+    """The eight learners with the options that the system suggests, and the three rules that know the record."""
+    return [
+        wise(),
+        cqb_opt(),
+        cqb_epsilon(),
+        cqb_eta_2(exploration=EXPLORATION),
+        acqb(),
+        q_ucb(),
+        q_ths(),
+        random(),
+        offline.single(system),
+        offline.fallback(system),
+        offline.router(system),
+    ]
+
+
+def loads_of(found: Capacities, loads: Sequence[float]) -> list[float]:
+    """Those loads of the best single server that the oracle carries."""
+    return [load for load in loads if load * found.single.rate < found.matched.rate]
+
+
+def at_load(case: Case, record: RecordedOutcomes, found: Capacities, load: float) -> RecordedSystem:
+    """The system in which the best single server has this load."""
+    return record.system(arrival_rate=load * found.single.rate, name=case.words, **case.building)
+
+
+def summarise(case: Case, load: float, system: RecordedSystem, result: Result) -> Setting:
+    """What tables and figures need of a result, which may then be dropped."""
+    given_up = {}
+    if result.gives_up:
+        arrivals = ROUNDS * system.arrival_rate
+        given_up = {name: result.mean_given_up(name).mean / arrivals for name in (*result.policies, "oracle")}
+    return Setting(
+        case,
+        load,
+        system,
+        {name: result.mean_regret(name) for name in result.policies},
+        given_up,
+        result.compare_all(level=LEVEL),
+        result.runs,
+    )
+
+
+def lengths(case: Case, system: RecordedSystem, result: Result) -> tuple[dict[str, Lengths], dict[str, float]]:
+    """Characters written under every policy and the oracle, from a result with a trace; and each server's mean on all jobs."""
+    sheet = read_sheet(case.lengths)
+    at = {row.values[0].strip(): row for row in sheet.rows}
+    table = np.array([[sheet.number(at[job], name) for name in system.server_names] for job in system.job_ids])
+    rows = [
+        engine.draw(system, result.rounds, result.seed, result.first_run + run).contexts for run in range(result.runs)
+    ]
+    found = {}
+    for name in (*result.policies, "oracle"):
+        trace = result.trace[name]
+        written, attempts, done = 0.0, 0, 0
+        for run, contexts in enumerate(rows):
+            busy = trace.job[run] >= 0
+            written += float(table[contexts[trace.job[run][busy]], trace.server[run][busy]].sum())
+            attempts += int(busy.sum())
+            done += int(trace.departure[run].sum())
+        found[name] = Lengths(written / attempts, written / done)
+    return found, dict(zip(system.server_names, table.mean(axis=0).tolist(), strict=True))
+
+
+# --- tables and sentences --------------------------------------------------------------------------------------------
+
+
+def capacity_table(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]) -> Table:
+    """What can be carried, and by whom."""
+    rows = []
+    for case, system, known in found.values():
+        ways = (known.single, known.fallback, known.router, known.matched)
+        rows.append(
+            (
+                case.words,
+                f"{len(system.job_ids)}",
+                known.server,
+                *(f"{way.success:.3f}" for way in (known.single, known.router, known.matched)),
+                *(f"{way.rate:.3f}" for way in ways),
+                *(_percent(way.given_up) for way in ways),
+            )
+        )
+    columns = (
+        *("case", "jobs", "best single server"),
+        *("success\nsingle", "router", "matched"),
+        *("capacity\nsingle", "fallback", "router", "matched"),
+        *("given up\nsingle", "fallback", "router", "matched"),
+    )
+    return Table(
+        "What can be carried",
+        columns,
+        tuple(rows),
+        note="Exact for the record. success: of a first attempt; capacity: jobs per round at most, 1 / E[attempts]; given up: "
+        f"share of jobs that fail {MAX_ATTEMPTS} times (repeat). router: a logistic regression on the whole record, judged on "
+        "the record it was fitted to; matched: the best server of each job, known by hindsight alone.",
+        wide=(0, 2),
+    )
+
+
+def winners_table(settings: Sequence[Setting]) -> Table:
+    """Who wins under which load, by how much, and how far from the oracle."""
+    rows, ends = [], []
+    for i, one in enumerate(settings):
+        first, second = one.order[:2]
+        context = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
+        rows.append(
+            (
+                one.case.words,
+                f"{one.load:g}",
+                first,
+                _estimate(one.regret[first]),
+                second,
+                _difference(one.difference(second, first)),
+                _difference(context),
+                *(_difference(one.difference(first, name)) for name in ("fallback", "router")),
+            )
+        )
+        if i + 1 == len(settings) or settings[i + 1].case is not one.case:
+            ends.append(i)
+    return Table(
+        "Who wins under which load",
+        (
+            "case",
+            "load",
+            "best learner",
+            "its regret",
+            "next",
+            "next behind",
+            "context",
+            "minus\nfallback",
+            "minus\nrouter",
+        ),
+        tuple(rows),
+        note="load: of the best single server. Regret over 2,000 rounds in jobs, the distance to the oracle. context: the best "
+        "contextual learner minus the best that sees no features (negative: context pays). Differences are paired by run; "
+        "their intervals hold together for all pairs of policies of a row with 95% confidence.",
+        wide=(0,),
+        sections=tuple(ends),
+    )
+
+
+def regret_table(settings: Sequence[Setting]) -> Table:
+    """Mean regret of every policy in every setting."""
+    return Table(
+        "Mean regret of every policy",
+        ("case", "load", *CONTEXTUAL, *PLAIN, *OFFLINE),
+        tuple(
+            (
+                one.case.words,
+                f"{one.load:g}",
+                *(_estimate(one.regret[name]) for name in (*CONTEXTUAL, *PLAIN, *OFFLINE)),
+            )
+            for one in settings
+        ),
+        note="In jobs, with plain 95% intervals.",
+        wide=(0,),
+    )
+
+
+def given_up_table(settings: Sequence[Setting]) -> Table | None:
+    """Jobs given up, where they are."""
+    rows = tuple(
+        (
+            one.case.words,
+            f"{one.load:g}",
+            *(_percent(one.given_up[name]) for name in ("oracle", *CONTEXTUAL, *PLAIN, *OFFLINE)),
+        )
+        for one in settings
+        if one.given_up
+    )
+    if not rows:
+        return None
+    return Table(
+        "Jobs given up",
+        ("case", "load", "oracle", *CONTEXTUAL, *PLAIN, *OFFLINE),
+        rows,
+        note=f"Share of arriving jobs given up within the {ROUNDS} rounds, after {MAX_ATTEMPTS} failed attempts. A queue is "
+        "kept short by giving up too: a policy with less regret and more jobs given up has not won.",
+        wide=(0,),
+    )
+
+
+def length_table(case: Case, found: Mapping[str, Lengths], servers: Mapping[str, float]) -> Table:
+    """What policies had written."""
+    best, worst = (pick(servers, key=servers.__getitem__) for pick in (min, max))
+    return Table(
+        f"Characters written, {case.words}, load {_LENGTH_LOAD:g}",
+        ("policy", "per attempt", "per job done"),
+        tuple((name, f"{one.per_attempt:.0f}", f"{one.per_job:.0f}") for name, one in found.items()),
+        note="An attempt takes one round whatever is written, so that length is a cost beside the queue, not a part of it. A "
+        f"server writes between {servers[best]:.0f} ({best}) and {servers[worst]:.0f} ({worst}) characters on average.",
+    )
+
+
+def _estimate(estimate: Estimate | Difference) -> str:
+    return interval(estimate.mean, estimate.low, estimate.high)
+
+
+_difference = _estimate
+
+
+def _percent(share: float) -> str:
+    return "0" if share == 0 else f"{100 * share:.1f}%"
+
+
+def verdict(one: Setting) -> str:
+    """Whether context pays: "pays", "costs" or "undecided", by the interval of the best with against the best without."""
+    difference = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
+    return "pays" if difference.high < 0 else "costs" if difference.low > 0 else "undecided"
+
+
+def sentences(
+    found: Mapping[str, tuple[Case, RecordedSystem, Capacities]], settings: Sequence[Setting], loads: Sequence[float]
+) -> list[str]:
+    """What was found, a sentence or two per case."""
+    said = []
+    for case, _, known in found.values():
+        gain, hindsight = (way.rate / known.single.rate - 1.0 for way in (known.router, known.matched))
+        text = (
+            f"{case.words}: sending all jobs to {known.server} carries {known.single.rate:.3f} jobs per round; a router fitted "
+            f"to the features {_more(gain)}, hindsight {_more(hindsight)}, trying the next server after a failure "
+            f"{_more(known.fallback.rate / known.single.rate - 1.0)}."
+        )
+        own = [one for one in settings if one.case is case]
+        for one in own:
+            first, second = one.order[:2]
+            lead = one.difference(second, first)
+            ahead = "" if lead.low > 0 else f" (not told from {second})"
+            context = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
+            text += (
+                f" Load {one.load:g}: {first}{ahead}, {_estimate(one.regret[first])} jobs from the oracle; context "
+                f"{_PAYS[verdict(one)]} ({_difference(context)})."
+            )
+        if case.played:
+            left = [load for load in loads if load not in [one.load for one in own]]
+            if left:
+                text += f" Load {', '.join(f'{load:g}' for load in left)} is more than the oracle carries."
+        said.append(text)
+    return said
+
+
+_PAYS = {"pays": "pays", "costs": "costs", "undecided": "makes no difference that these runs can tell"}
+
+
+def _more(share: float) -> str:
+    return f"{abs(share):.0%} {'more' if share >= 0 else 'less'}"
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]) -> Any:
+    """What each way carries, as bars."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 0.62 * len(found) + 1.5), layout="constrained")
+    axes = figure.add_subplot()
+    ways = ("single", "fallback", "router", "matched")
+    labels = (
+        "best single server",
+        "the next server after a failure",
+        "router fitted to the features",
+        "best server of each job (hindsight)",
+    )
+    for i, (way, label) in enumerate(zip(ways, labels, strict=True)):
+        places = np.arange(len(found)) + (i - 1.5) * 0.2
+        rates = [getattr(known, way).rate for _, _, known in found.values()]
+        axes.barh(places, rates, height=0.18, color=style(i)["color"], label=label)
+    axes.set_yticks(np.arange(len(found)), [case.words for case, _, _ in found.values()])
+    axes.invert_yaxis()
+    axes.set_xlabel("capacity: jobs per round, at most")
+    axes.set_xlim(0, 1)
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def draw_loads(settings: Sequence[Setting]) -> Any:
+    """Mean regret of every policy over loads, a panel per case; linear up to one job, logarithmic above."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    cases = list(dict.fromkeys(one.case for one in settings))
+    columns = min(3, len(cases))
+    lines = -(-len(cases) // columns)
+    figure = Figure(figsize=(3.6 * columns + 1.2, 2.9 * lines + 0.9), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axis in panels[len(cases) :]:
+        axis.set_visible(False)
+    names = (*CONTEXTUAL, *PLAIN, *OFFLINE)
+    top = 1.0
+    for panel, (axis, case) in enumerate(zip(panels, cases, strict=False)):
+        own = [one for one in settings if one.case is case]
+        for i, name in enumerate(names):
+            known = [one.regret[name] for one in own]
+            means = [estimate.mean for estimate in known]
+            top = max(top, *means)
+            faded = name in OFFLINE
+            look = {"color": "#777777" if faded else style(i)["color"], "linestyle": style(i)["linestyle"]}
+            errors = [[e.mean - e.low for e in known], [e.high - e.mean for e in known]]
+            axis.errorbar(
+                [one.load for one in own],
+                means,
+                yerr=errors,
+                label=name,
+                marker="osD^vPX*<>h"[i],
+                markersize=4,
+                linewidth=1.3,
+                elinewidth=0.7,
+                **look,
+            )
+        axis.set_title(case.words, fontsize=10, loc="left")
+        if panel % columns == 0:
+            axis.set_ylabel("mean regret (jobs)", fontsize=9)
+        if panel + columns >= len(cases):
+            axis.set_xlabel("load of the best single server", fontsize=9)
+    for axis in panels[: len(cases)]:
+        axis.set_yscale("symlog", linthresh=1.0)
+        axis.set_ylim(-0.6, top * 1.4)
+        axis.yaxis.set_major_locator(FixedLocator([0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500]))
+        axis.yaxis.set_minor_locator(NullLocator())
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_xticks(sorted({one.load for one in settings}))
+        axis.tick_params(labelsize=8)
+        axis.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        axis.grid(color="#e9e9e9", linewidth=0.6)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=9)
+    return figure
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def available(cases: Sequence[Case] = CASES) -> tuple[list[Case], str]:
+    """The cases whose files are found, and one sentence that names the data sets of the others ("" if there are none).
+
+    Raises ValueError where none is found.
+    """
+    found: list[Case] = []
+    missing: dict[str, None] = {}
+    for case in cases:
+        try:
+            for path in (case.file, case.reading.get("feature_file"), case.lengths):
+                if path:
+                    find(path)
+        except SheetError:
+            missing[case.file.split("/")[0]] = None
+        else:
+            found.append(case)
+    if not found:
+        raise ValueError(
+            f"recorded-outcomes: none of its data sets is found ({', '.join(missing)}); QUEUEWISE_DATA must name the folder "
+            "that holds them"
+        )
+    said = f"Left out, since QUEUEWISE_DATA does not have them: {', '.join(missing)}." if missing else ""
+    return found, said
+
+
+def run(request: Request) -> Outcome:
+    """Read the data sets, simulate, and write figures, rows and tables to ``request.out``.
+
+    Raises ValueError where no data set is found, or where the folder cannot be written to or holds rows of another experiment.
+    """
+    cases, missing = available()
+    out = output_folder(request.out)
+    loads = QUICK_LOADS if request.quick else LOADS
+    known: dict[str, tuple[Case, RecordedSystem, Capacities]] = {}
+    plan: list[tuple[Case, RecordedOutcomes, float]] = []
+    for case in cases:
+        record = read_case(case)
+        # The load does not matter to what can be carried.
+        system = record.system(load=0.5, name=case.words, **case.building)
+        known[case.name] = (case, system, capacities(system))
+        if case.played:
+            plan += [(case, record, load) for load in loads_of(known[case.name][2], loads)]
+    settings: list[Setting] = []
+    written: list[Table] = []
+    with Progress(len(plan) * request.runs, shown=request.progress) as progress:
+        for case, record, load in plan:
+            system = at_load(case, record, known[case.name][2], load)
+            counts = bool(case.lengths) and load == _LENGTH_LOAD
+            result = simulate(
+                system,
+                policies=policies(system),
+                rounds=ROUNDS,
+                runs=request.runs,
+                seed=request.seed,
+                workers=request.workers,
+                trace=counts,
+                folder=out / "rows" / case.name / f"load-{load:g}",
+                progress=progress.begin(f"{case.words}, load {load:g}"),
+            )
+            settings.append(summarise(case, load, system, result))
+            if counts:
+                written.append(length_table(case, *lengths(case, system, result)))
+        progress.begin("drawing")
+        files = save_figure(draw_capacities(known), out, "capacities")
+        files += save_figure(draw_loads(settings), out, "loads")
+    return _report(request, known, settings, written, files, loads, missing)
+
+
+def _report(
+    request: Request,
+    known: Mapping[str, tuple[Case, RecordedSystem, Capacities]],
+    settings: Sequence[Setting],
+    written: Sequence[Table],
+    files: Sequence[Path],
+    loads: Sequence[float],
+    missing: str,
+) -> Outcome:
+    said = [*([missing] if missing else []), *sentences(known, settings, loads)]
+    given_up = given_up_table(settings)
+    tables = [capacity_table(known), winners_table(settings)]
+    further = [regret_table(settings), *([given_up] if given_up is not None else []), *written]
+    results: dict[str, Any] = {
+        "reproduction": "recorded-outcomes",
+        "version": VERSION,
+        "quick": request.quick,
+        "rounds": ROUNDS,
+        "runs": request.runs,
+        "seed": request.seed,
+        "conclusions": said,
+        "cases": [_case_json(*entry) for entry in known.values()],
+        "settings": [_setting_json(one) for one in settings],
+    }
+    title = "# Recorded outcomes" + (" (quick: few runs, for a first look)" if request.quick else "")
+    text = "\n".join(
+        [title, "", *(f"- {line}" for line in said), "", *(table.markdown() for table in (*tables, *further))]
+    )
+    written_files = [
+        write_text(request.out / "recorded-outcomes.json", to_json(results) + "\n"),
+        write_text(request.out / "recorded-outcomes.md", text),
+    ]
+    return Outcome((), (*tables, *further), tuple(said), (*files, *written_files, request.out / "rows"), results)
+
+
+def _case_json(case: Case, system: RecordedSystem, known: Capacities) -> dict[str, Any]:
+    ways = {way: getattr(known, way) for way in ("single", "fallback", "router", "matched")}
+    return {
+        "name": case.name,
+        "title": case.words,
+        "jobs": len(system.job_ids),
+        "servers": list(system.server_names),
+        "features": list(system.feature_names),
+        "notes": list(system.notes),
+        "best_single_server": known.server,
+        **{way: {**found._asdict(), "capacity": found.rate} for way, found in ways.items()},
+    }
+
+
+def _setting_json(one: Setting) -> dict[str, Any]:
+    first, second = one.order[:2]
+    return {
+        "case": one.case.name,
+        "load_of_best_single_server": one.load,
+        "arrival_rate": one.system.arrival_rate,
+        "load_of_oracle": 1.0 - one.system.slack(),
+        "runs": one.runs,
+        "best_learner": first,
+        "next_behind": estimate_json(one.difference(second, first)),
+        "context": verdict(one),
+        "context_difference": estimate_json(one.difference(one.best(CONTEXTUAL), one.best(PLAIN))),
+        "mean_regret": {name: estimate_json(estimate) for name, estimate in one.regret.items()},
+        "given_up": dict(one.given_up),
+    }
