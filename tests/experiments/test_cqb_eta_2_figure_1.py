@@ -13,7 +13,7 @@ import pytest
 from queuewise.experiments import registry
 from queuewise.experiments.claims import FAILS, HOLDS, UNDECIDED
 from queuewise.experiments.papers import cqb_eta_2_figure_1 as figure
-from queuewise.experiments.papers._cqb_eta_2_choices import VARIATIONS, Choices
+from queuewise.experiments.papers._cqb_eta_2_choices import STATED, VARIATIONS, Choices
 from queuewise.scheduling import presets, simulate, uniform_law
 from queuewise.streams import instance_seed
 
@@ -42,6 +42,7 @@ def test_the_defaults_are_the_presets_with_the_stated_ridge() -> None:
         ("exploration", 0, "exploration", 0.0),
         ("lambda_0", 3.0, "initial_design", 3.0),
         ("lambda_0", 3.0, "ridge", 3.0),
+        ("phase_1_end", 0, "phase_1_end", 0.0),
     ],
 )
 def test_a_choice_reaches_cqb_eta_2(field: str, value: Any, option: str, expected: float) -> None:
@@ -66,6 +67,8 @@ def test_a_choice_reaches_the_law() -> None:
         ("initial_design", "kappa", r"^initial_design must be one of 'lambda_0', 'kappa_lambda_0', not 'kappa'"),
         ("delta", 1.5, r"^delta: must be a number above 0 and at most 1, not 1.5"),
         ("radius_scale", True, r"^radius_scale: must be a number above 0, not True"),
+        ("phase_1_end", 0.4, r"^phase_1_end: must be a number at least 0 and at most 0.3, not 0.4"),
+        ("acqb_exploration_scale", -1, r"^acqb_exploration_scale: must be a number at least 0, not -1"),
         ("pool", 10.5, r"^pool: must be a whole number of at least 1, not 10.5"),
         ("kappa_rejects", "jobs", r"^kappa_rejects must be one of 'parameters', 'contexts', not 'jobs'"),
         ("instance", "none", r"^instance must be one of 'per run', 'one for all runs', not 'none'"),
@@ -89,6 +92,7 @@ def test_every_variation_is_a_valid_choice_other_than_the_default() -> None:
     for field, value, policy in VARIATIONS:
         assert getattr(Choices.of({**DEFAULTS, field: value}), field) != DEFAULTS[field]
         assert policy in NAMES
+    assert all(DEFAULTS[field] == value for field, value in STATED.items())
     assert {field for field, _, _ in VARIATIONS} == set(DEFAULTS) - {"stable_within", "choice_instances"}
 
 

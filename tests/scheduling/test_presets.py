@@ -34,6 +34,7 @@ def test_the_defaults_are_the_papers() -> None:
         ("ties", "random", "ties", CONTEXTUAL),
         ("exploration", 0.3, "exploration", ("cqb_eta_2",)),
         ("epsilon_exploration", 0.0, "exploration", ("cqb_epsilon",)),
+        ("acqb_exploration_scale", 1.0, "exploration_scale", ("acqb",)),
         ("acqb_samples", 2, "samples", ("acqb",)),
         ("acqb_radius_scale", 1.0, "radius_scale", ("acqb",)),
     ],
@@ -45,6 +46,13 @@ def test_an_argument_reaches_the_policies_that_it_is_about_and_no_other(
     for name, found in changed.items():
         expected = usual[name] | ({option: value} if name in names else {})
         assert found == expected, name
+
+
+def test_the_first_rounds_are_explored_by_two_policies() -> None:
+    usual, changed = options(), options(phase_1_end=0.1)
+    assert changed["cqb_eta_2"] == usual["cqb_eta_2"] | {"phase_1_end": 0.1}
+    assert changed["cqb_epsilon"] == usual["cqb_epsilon"] | {"exploration_rounds": 0.1}
+    assert all(changed[name] == usual[name] for name in ("acqb", "random", "fifo_random"))
 
 
 def test_a_value_out_of_range_is_refused_with_its_name_once_it_is_used() -> None:

@@ -156,6 +156,8 @@ REPRODUCTIONS: dict[str, Reproduction] = {
                 "initial_design": "lambda_0",
                 "delta": "1/T",
                 "radius_scale": 0.1,
+                "phase_1_end": 0.2,
+                "acqb_exploration_scale": 20.0,
                 "pool": 1000,
                 "kappa_rejects": "parameters",
                 "instance": "per run",

@@ -48,6 +48,8 @@ def cqb_eta_2_figure_1(
     *,
     radius_scale: float = 0.1,
     kappa: float = 50.0,
+    phase_1_end: float = 0.2,
+    acqb_exploration_scale: float = 20.0,
     ridge: float = 1.0,
     parameter_bound: float | None = None,
     initial_design: float | None = None,
@@ -67,6 +69,10 @@ def cqb_eta_2_figure_1(
     ----------
     radius_scale, kappa : float
         The radius's factor and its kappa (stated in the paper).
+    phase_1_end : float
+        Share of the rounds that ``cqb_eta_2`` and ``cqb_epsilon`` explore first, at most 0.3 (stated in the paper).
+    acqb_exploration_scale : float
+        c_1 of ``acqb`` (stated in the paper).
     ridge : float
         lambda_0.
     parameter_bound : float or None
@@ -113,9 +119,9 @@ def cqb_eta_2_figure_1(
     }
     sampling = estimator | ({} if acqb_radius_scale is None else {"radius_scale": acqb_radius_scale})
     return [
-        cqb_eta_2(phase_1_end=0.2, phase_2_end=0.3, exploration=exploration, **estimator),
-        cqb_epsilon(exploration_rounds=0.2, exploration=epsilon_exploration, **estimator),
-        acqb(samples=acqb_samples, exploration_scale=20.0, **sampling),
+        cqb_eta_2(phase_1_end=phase_1_end, phase_2_end=0.3, exploration=exploration, **estimator),
+        cqb_epsilon(exploration_rounds=phase_1_end, exploration=epsilon_exploration, **estimator),
+        acqb(samples=acqb_samples, exploration_scale=acqb_exploration_scale, **sampling),
         random(),
         fifo_random(),
     ]

@@ -17,6 +17,8 @@ Setting = tuple[float, int]
 
 ROUNDS = 2000
 DIMENSION, ARRIVAL_RATE, KAPPA = 10, 0.7, 50.0
+#: τ₂/T.
+PHASE_2_END = 0.3
 PER_RUN, ONE = "per run", "one for all runs"
 
 
@@ -34,8 +36,9 @@ class Choices:
         V₀ = λ₀I, as Algorithm 1 says, or κλ₀I, as the radius reads.
     delta : "1/T", "1/T^4" or float
         Of the radius; the paper states 1/T for its experiments and 1/T⁴ for its theory.
-    radius_scale : float
-        Stated in the paper: 0.1.
+    radius_scale, phase_1_end, acqb_exploration_scale : float
+        Stated in the paper: the radius's factor 0.1; τ₁/T = τ/T = 0.2 of CQB-η-2 and CQB-ε, at most τ₂/T = 0.3 here; and
+        c₁ = 20.
     pool : int
         Contexts of an instance.
     kappa_rejects : "parameters" or "contexts"
@@ -62,6 +65,8 @@ class Choices:
     initial_design: str
     delta: str | float
     radius_scale: float
+    phase_1_end: float
+    acqb_exploration_scale: float
     pool: int
     kappa_rejects: str
     instance: str
@@ -88,6 +93,8 @@ class Choices:
             number(vars(given), field, 0.0)
         for field, least in (("pool", 1), ("acqb_samples", 1), ("choice_instances", 0)):
             whole(vars(given), field, least)
+        number(vars(given), "phase_1_end", 0.0, PHASE_2_END, strict=False)
+        number(vars(given), "acqb_exploration_scale", 0.0, strict=False)
         if given.choice_instances == 1:
             raise ValueError("choice_instances: must be 0 (no table) or at least 2, not 1")
         for field, allowed, low, high in (
@@ -125,6 +132,8 @@ class Choices:
         return presets.cqb_eta_2_figure_1(
             radius_scale=self.radius_scale,
             kappa=KAPPA,
+            phase_1_end=float(self.phase_1_end),
+            acqb_exploration_scale=self.acqb_exploration_scale,
             ridge=self.lambda_0,
             parameter_bound=bounds[bound] if isinstance(bound, str) else bound,
             initial_design=self.lambda_0 * (KAPPA if self.initial_design == "kappa_lambda_0" else 1.0),
@@ -143,8 +152,6 @@ VARIATIONS: tuple[tuple[str, Any, str], ...] = (
     ("lambda_0", 0.1, "cqb_eta_2"),
     ("lambda_0", 10.0, "cqb_eta_2"),
     ("initial_design", "kappa_lambda_0", "cqb_eta_2"),
-    ("delta", "1/T^4", "cqb_eta_2"),
-    ("radius_scale", 0.01, "cqb_eta_2"),
     ("pool", 100, "cqb_eta_2"),
     ("pool", 10_000, "cqb_eta_2"),
     ("kappa_rejects", "contexts", "cqb_eta_2"),
@@ -155,7 +162,13 @@ VARIATIONS: tuple[tuple[str, Any, str], ...] = (
     ("epsilon_exploration", 0.0, "cqb_epsilon"),
     ("acqb_samples", 1, "acqb"),
     ("acqb_radius_scale", 1.0, "acqb"),
+    ("delta", "1/T^4", "cqb_eta_2"),
+    ("radius_scale", 0.01, "cqb_eta_2"),
+    ("phase_1_end", 0.0, "cqb_eta_2"),
+    ("acqb_exploration_scale", 1.0, "acqb"),
 )
+#: What the paper does state for its experiments. Varied all the same, to see how much hangs on it.
+STATED = {"delta": "1/T", "radius_scale": 0.1, "phase_1_end": 0.2, "acqb_exploration_scale": 20.0}
 
 
 def _word_or_number(

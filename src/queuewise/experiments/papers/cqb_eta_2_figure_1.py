@@ -36,7 +36,7 @@ from .. import report
 from ..claims import Claim, Part, Verdict, claims_table, simultaneous
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder, to_json, write_text
-from ._cqb_eta_2_choices import ONE, PER_RUN, ROUNDS, VARIATIONS, Choices, Setting
+from ._cqb_eta_2_choices import ONE, PER_RUN, PHASE_2_END, ROUNDS, STATED, VARIATIONS, Choices, Setting
 from ._lased import bare
 from ._scheduling import LABELS, STYLES, in_words
 
@@ -46,8 +46,8 @@ BASE: Setting = (0.1, 5)
 SLACKS = (0.05, 0.1, 0.15)
 SERVERS = (3, 5, 10)
 SETTINGS: tuple[Setting, ...] = (BASE, (0.05, 5), (0.15, 5), (0.1, 3), (0.1, 10))
-#: τ₁ and τ₂ of CQB-η-2, rounds.
-PHASES = (400, 600)
+#: The round where CQB-η-2's pure exploration ends in the paper, and regret is near its peak.
+PEAK = 400
 OURS, RIVALS = ("cqb_eta_2", "cqb_epsilon"), ("acqb", "random", "fifo_random")
 #: Seed of the instance of "one for all runs".
 INSTANCE = 0
@@ -133,7 +133,8 @@ class Effect:
 
     @property
     def label(self) -> str:
-        return f"{self.field} = {self.value}"
+        stated = f" (stated: {STATED[self.field]})" if self.field in STATED else ""
+        return f"{self.field} = {self.value}{stated}"
 
 
 def summarise(result: Result) -> Measured:
@@ -142,7 +143,7 @@ def summarise(result: Result) -> Measured:
     regret = {name: rows - oracle for name, rows in result.queue_length.items()}
     return Measured(
         curves={name: result.regret(name) for name in regret},
-        explored={name: rows[:, min(PHASES[0], result.rounds) - 1].astype(np.float64) for name, rows in regret.items()},
+        explored={name: rows[:, min(PEAK, result.rounds) - 1].astype(np.float64) for name, rows in regret.items()},
         final={name: rows[:, -1].astype(np.float64) for name, rows in regret.items()},
         mean={name: rows.mean(axis=1) for name, rows in regret.items()},
     )
@@ -263,7 +264,7 @@ def claims(way: Way, stable_within: float) -> tuple[Verdict, ...]:
     spread = Part("largest difference", [interval(a - b) for a in finals for b in finals if a is not b], stable_within)
     falls = [
         Part(
-            f"K = {servers}: final less half of round {PHASES[0]}",
+            f"K = {servers}: final less half of round {PEAK}",
             [interval(way.ours((BASE[0], servers)) - way.ours((BASE[0], servers), "explored") / 2.0)],
         )
         for servers in SERVERS
@@ -308,7 +309,8 @@ def choice_sentences(effects: Sequence[Effect]) -> list[str]:
         if low > 0.0 or high < 0.0:
             moved.append(f"{each.label} ({ALL_LABELS[each.policy]}: {each.final.mean:+.1f} jobs)")
     runs = effects[0].final.runs
-    swaps = [f"{e.label} ({_swap_text([s])})" for e in effects for s in e.swaps if s[2]]
+    certain = [(each.label, [swap for swap in each.swaps if swap[2]]) for each in effects]
+    swaps = [f"{choice} ({_swap_text(pairs)})" for choice, pairs in certain if pairs]
     return [
         f"Of {len(effects)} choices varied one at a time over {runs} instances, these move a final regret with 95% "
         f"confidence for all together: {'; '.join(moved) or 'none'}.",
@@ -338,7 +340,7 @@ def facts_table(way: Way) -> Table:
             rows.append((label(setting), ALL_LABELS[name], *cells))
     return Table(
         f"Regret, {way.words}",
-        ("setting", "policy", f"at round {PHASES[0]}", f"at round {ROUNDS}", f"mean of 1-{ROUNDS}"),
+        ("setting", "policy", f"at round {PEAK}", f"at round {ROUNDS}", f"mean of 1-{ROUNDS}"),
         tuple(rows),
         note="In jobs, with the 95% interval of each mean by itself.",
         sections=(len(way.settings[BASE].final) - 1,),
@@ -445,7 +447,11 @@ def choices_table(effects: Sequence[Effect]) -> Table:
         tuple(rows),
         note=f"In jobs, over {effects[0].final.runs} instances, one choice at a time, paired by run; 95% intervals of each "
         "change by itself. The order is that of the mean final regrets; of pairs that change places it is said which is now "
-        "smaller, with a question mark where the interval of their difference has 0 in it (all ten pairs together 95%).",
+        "smaller, with a question mark where the interval of their difference has 0 in it (all ten pairs together 95%). "
+        "Above the line is what the paper leaves open, below it what it states.",
+        sections=tuple(
+            i for i, (a, b) in enumerate(itertools.pairwise(effects)) if a.field not in STATED and b.field in STATED
+        ),
     )
 
 
@@ -461,8 +467,8 @@ _DASHES: tuple[Any, ...] = ((0, (4, 1.5)), "-", (0, (1, 1)))
 _DRAW_EVERY = 5
 
 
-def draw(way: Way, band: str, stem: Path) -> list[Path]:
-    """Draw the three panels to ``stem.png`` and ``stem.svg``.
+def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
+    """Draw the three panels to ``stem.png`` and ``stem.svg``, with lines where CQB-η-2's phases end.
 
     `band` is ``"sd"`` (the paper's: mean ± 1 standard deviation of a run) or ``"interval"`` (95 % interval of the mean).
     """
@@ -470,6 +476,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    phases = tuple(round(share * ROUNDS) for share in (phase_1_end, PHASE_2_END))
     figure = Figure(figsize=(13.0, 4.9))
     FigureCanvasAgg(figure)
     axes = figure.subplots(
@@ -511,7 +518,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
         axis.set_xlim(0, ROUNDS)
         axis.set_xlabel("round", fontsize=10)
         axis.axhline(0.0, color="black", linewidth=0.6, zorder=2)
-        for end in PHASES:
+        for end in phases:
             axis.axvline(end, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=0)
         bare(axis)
         axis.set_xticks(range(0, ROUNDS + 1, 500))
@@ -523,7 +530,8 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
     figure.text(
         0.052,
         0.885,
-        "Left axis linear up to 10 jobs, logarithmic above. Dashed: rounds 400 and 600, where CQB-η-2's phases end.",
+        f"Left axis linear up to 10 jobs, logarithmic above. Dashed: rounds {phases[0]} and {phases[1]}, where CQB-η-2's "
+        "phases end.",
         fontsize=9.5,
         color="#444444",
     )
@@ -568,7 +576,7 @@ def run(request: Request) -> Outcome:
         files = []
         for way in ways:
             stem = "figure" if way.name == "paper" else "figure-fresh-instances"
-            files += draw(way, "sd" if way.name == "paper" else "interval", out / stem)
+            files += draw(way, "sd" if way.name == "paper" else "interval", out / stem, choices.phase_1_end)
     return _report(request, choices, ways, effects, law, files)
 
 
