@@ -78,9 +78,10 @@ class _Given:
 
 
 def by_success(system: OutcomesSystem) -> Ints:
-    """Servers in order of capacity where each serves all jobs, the best first."""
-    attempts = mean_attempts(_law(system))
-    return np.argsort(attempts, kind="stable").astype(np.int64)
+    """Servers in order of capacity where each serves all jobs, the best first; of equal ones that which does more jobs."""
+    law = _law(system)
+    success = law.weights @ law.probabilities
+    return np.lexsort((-success, mean_attempts(law))).astype(np.int64)
 
 
 def attempts_at(probability: Floats, limit: int | None) -> Floats:

@@ -400,8 +400,8 @@ def capacity_table(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]])
         tuple(rows),
         note="Exact for the record. success: of a first attempt; capacity: jobs per round at most, 1 / E[attempts]; given up: "
         f"share of jobs that fail {MAX_ATTEMPTS} times (repeat). router: a logistic regression on the whole record, judged on "
-        "the record it was fitted to; matched: the best server of each job, known by hindsight alone.",
-        wide=(0, 2),
+        "the record it was fitted to (in 'fit' it is the truth); matched: the best server of each job, by hindsight alone.",
+        wide=(0,),
     )
 
 
@@ -575,7 +575,7 @@ def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]
         rates = [getattr(known, way).rate for _, _, known in found.values()]
         axes.barh(places, rates, height=0.18, color=style(i)["color"], label=label)
     axes.set_yticks(np.arange(len(found)), [case.words for case, _, _ in found.values()])
-    axes.invert_yaxis()
+    axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel("capacity: jobs per round, at most")
     axes.set_xlim(0, 1)
     axes.grid(axis="x", color="#e4e4e4", linewidth=0.6)
@@ -587,58 +587,71 @@ def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]
 
 
 def draw_loads(settings: Sequence[Setting]) -> Any:
-    """Mean regret of every policy over loads, a panel per case; linear up to one job, logarithmic above."""
+    """Mean regret of every policy at every load, a panel per case; linear up to one job, logarithmic above."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     cases = list(dict.fromkeys(one.case for one in settings))
+    loads = sorted({one.load for one in settings})
     columns = min(3, len(cases))
     lines = -(-len(cases) // columns)
-    figure = Figure(figsize=(3.6 * columns + 1.2, 2.9 * lines + 0.9), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis in panels[len(cases) :]:
-        axis.set_visible(False)
     names = (*CONTEXTUAL, *PLAIN, *OFFLINE)
-    top = 1.0
-    for panel, (axis, case) in enumerate(zip(panels, cases, strict=False)):
-        own = [one for one in settings if one.case is case]
-        for i, name in enumerate(names):
-            known = [one.regret[name] for one in own]
-            means = [estimate.mean for estimate in known]
-            top = max(top, *means)
-            faded = name in OFFLINE
-            look = {"color": "#777777" if faded else style(i)["color"], "linestyle": style(i)["linestyle"]}
-            errors = [[e.mean - e.low for e in known], [e.high - e.mean for e in known]]
+    figure = Figure(figsize=(3.5 * columns + 1.2, 3.0 * lines + 0.9), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    top = max(1.0, *(estimate.mean for one in settings for estimate in one.regret.values()))
+    for panel, axis in enumerate(panels):
+        if panel >= len(cases):
+            axis.set_visible(False)
+            continue
+        for one in settings:
+            if one.case is not cases[panel]:
+                continue
+            # Loads of one policy side by side, the lightest on top.
+            i = loads.index(one.load)
+            places = np.arange(len(names)) + (i - (len(loads) - 1) / 2) * 0.19
+            known = [one.regret[name] for name in names]
             axis.errorbar(
-                [one.load for one in own],
-                means,
-                yerr=errors,
-                label=name,
-                marker="osD^vPX*<>h"[i],
-                markersize=4,
-                linewidth=1.3,
-                elinewidth=0.7,
-                **look,
+                [estimate.mean for estimate in known],
+                places,
+                xerr=[[e.mean - e.low for e in known], [e.high - e.mean for e in known]],
+                label=f"load {one.load:g}",
+                color=style(i)["color"],
+                marker="osD^"[i % 4],
+                markersize=3.5,
+                linestyle="none",
+                elinewidth=0.9,
             )
-        axis.set_title(case.words, fontsize=10, loc="left")
-        if panel % columns == 0:
-            axis.set_ylabel("mean regret (jobs)", fontsize=9)
-        if panel + columns >= len(cases):
-            axis.set_xlabel("load of the best single server", fontsize=9)
-    for axis in panels[: len(cases)]:
-        axis.set_yscale("symlog", linthresh=1.0)
-        axis.set_ylim(-0.6, top * 1.4)
-        axis.yaxis.set_major_locator(FixedLocator([0, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500]))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_xticks(sorted({one.load for one in settings}))
+        for end in (len(CONTEXTUAL), len(CONTEXTUAL) + len(PLAIN)):
+            axis.axhline(end - 0.5, color="0.75", linewidth=0.8, zorder=0)
+        axis.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        axis.set_title(cases[panel].words, fontsize=10, loc="left")
+        axis.grid(axis="x", color="#e9e9e9", linewidth=0.6)
+        axis.set_axisbelow(True)
         axis.tick_params(labelsize=8)
-        axis.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-        axis.grid(color="#e9e9e9", linewidth=0.6)
+        if panel + columns >= len(cases):
+            axis.set_xlabel("mean regret (jobs)", fontsize=9)
+            axis.tick_params(labelbottom=True)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=9)
+    first = panels[0]
+    first.set_yticks(range(len(names)), names)
+    first.set_ylim(len(names) - 0.5, -0.5)
+    first.set_xscale("symlog", linthresh=1.0)
+    first.set_xlim(-0.6, top * 1.5)
+    first.xaxis.set_major_locator(FixedLocator([0, 1, 2, 5, 10, 20, 50, 100, 200, 500]))
+    first.xaxis.set_minor_locator(NullLocator())
+    first.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    # The panel with the most loads knows them all.
+    most = max(panels[: len(cases)], key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+    handles, labels = most.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        [f"{label} of the best single server" if i == 0 else label for i, label in enumerate(labels)],
+        loc="outside upper left",
+        ncols=4,
+        frameon=False,
+        fontsize=9,
+    )
     return figure
 
 
