@@ -81,7 +81,8 @@ def by_success(system: OutcomesSystem) -> Ints:
     """Servers in order of capacity where each serves all jobs, the best first; of equal ones that which does more jobs."""
     law = _law(system)
     success = law.weights @ law.probabilities
-    return np.lexsort((-success, mean_attempts(law))).astype(np.int64)
+    # Rounding must not decide: with one attempt per job all carry alike.
+    return np.lexsort((-success, np.round(mean_attempts(law), 12))).astype(np.int64)
 
 
 def attempts_at(probability: Floats, limit: int | None) -> Floats:
