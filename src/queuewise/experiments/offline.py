@@ -78,9 +78,9 @@ class _Given:
 
 
 def by_success(system: OutcomesSystem) -> Ints:
-    """Servers in order of capacity where each serves all jobs, the best first; of equal ones that which does more jobs."""
+    """Servers in order of capacity where each serves all jobs, the best first; of equal ones the one that does more jobs."""
     law = _law(system)
-    success = law.weights @ law.probabilities
+    success = np.round(law.weights @ law.probabilities, 12)
     # Rounding must not decide: with one attempt per job all carry alike.
     return np.lexsort((-success, np.round(mean_attempts(law), 12))).astype(np.int64)
 
