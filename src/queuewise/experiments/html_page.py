@@ -26,10 +26,10 @@ _NUMBERS = "-−+[0123456789<∞"
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#1c2126;--soft:#5a6570;--line:#d5dbe1;--faint:#eef1f4;--paper:#fff;--card:#fff;
+:root{color-scheme:light dark;--ink:#1c2126;--soft:#5a6570;--line:#d5dbe1;--faint:#eef1f4;--paper:#fff;
 --accent:#0b5ca8;--good:#1a7440;--bad:#b3261e;--open:#8a5a00}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#a3adb7;--line:#3a424b;--faint:#20262c;--paper:#14181c;
---card:#f7f8f9;--accent:#7db8f0;--good:#6fd096;--bad:#ff9a90;--open:#e6b95c}}
+--accent:#7db8f0;--good:#6fd096;--bad:#ff9a90;--open:#e6b95c}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
@@ -53,20 +53,20 @@ caption{caption-side:top;text-align:left;font-weight:600;padding:.2rem 0 .45rem}
 th,td{padding:.38rem .9rem .38rem 0;text-align:left;vertical-align:baseline}
 th:last-child,td:last-child{padding-right:.2rem}
 thead th,thead th.n{border-bottom:1.5px solid var(--ink);font-weight:600;vertical-align:bottom;
-overflow-wrap:normal;white-space:pre-line}
+overflow-wrap:normal;white-space:pre}
 tbody tr{border-bottom:1px solid var(--line)}
 tbody tr.rule{border-bottom:1.5px solid var(--soft)}
 tbody th{font-weight:600;min-width:6.5rem;max-width:19rem}
 .n{text-align:right;white-space:nowrap}
 td .ci{color:var(--soft);font-size:.9em}
-td.wide{min-width:min(20rem,60vw)}
+td.wide,tbody th.wide{min-width:min(20rem,60vw)}
+tbody th.wide{font-weight:400;max-width:30rem}
 .holds{color:var(--good);font-weight:600}.fails{color:var(--bad);font-weight:600}
 .undecided{color:var(--open);font-weight:600}
 .beside{display:flex;flex-wrap:wrap;gap:0 4rem;align-items:flex-start}.beside>*{min-width:0;max-width:100%}
 .note{color:var(--soft);font-size:.89rem;margin:.35rem 0 1.2rem}
 figure{margin:1.2rem 0 1.6rem}
-figure .scroll{background:var(--card);border-radius:6px}
-figure img{display:block;width:100%;height:auto;min-width:33rem;background:#fff}
+figure img{display:block;width:100%;height:auto;min-width:33rem;background:#fff;border-radius:4px}
 figcaption{color:var(--soft);font-size:.89rem;margin-top:.45rem}
 .warn{border-left:4px solid var(--open);padding:.1rem 0 .1rem .9rem;margin:.8rem 0;max-width:52rem}
 details{margin:1rem 0}
@@ -76,7 +76,7 @@ max-height:32rem}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 dt{font-weight:600;margin-top:.8rem}dd{margin:.1rem 0 0}
 footer{color:var(--soft);font-size:.87rem;margin-top:3rem;border-top:1px solid var(--line);padding-top:.9rem}
-@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--faint:#f4f4f4;--paper:#fff;--card:#fff;--accent:#003e7a;
+@media print{:root{--ink:#000;--soft:#444;--line:#bbb;--faint:#f4f4f4;--paper:#fff;--accent:#003e7a;
 --good:#0d5a2d;--bad:#8f1a13;--open:#6b4500}
 body{font-size:10pt}main{max-width:none;padding:0}nav{display:none}
 h2,h3,caption{break-after:avoid}figure,tr,.warn,ul.said{break-inside:avoid}
@@ -163,7 +163,7 @@ def table(found: Table) -> str:
     )
     rows = []
     for position, row in enumerate(found.rows):
-        cells = [f'<th scope="row">{escape(row[0])}</th>']
+        cells = [f'<th scope="row"{_kind("wide" if 0 in found.wide else "")}>{escape(row[0])}</th>']
         for index in range(1, len(row)):
             kind = "n" if numbers[index] else "wide" if index in found.wide else _CLASSES.get(row[index], "")
             cells.append(f"<td{_kind(kind)}>{_cell(row[index])}</td>")
@@ -223,11 +223,15 @@ def figure(picture: bytes, kind: str, caption: str, alternative: str, width: flo
 def drawn(found: Figure, caption: str, alternative: str, salt: str) -> str:
     """A matplotlib figure in the page. The same figure and `salt` give the same bytes."""
     import matplotlib as mpl
-    from matplotlib.text import Text
+    from matplotlib.legend import Legend
 
-    for text in found.findobj(Text):
-        assert isinstance(text, Text)
-        text.set_parse_math(False)  # a policy may have a $ in its name
+    # A policy may have a $ in its name. Ticks are left alone: powers of ten are formulas.
+    texts = [label for axes in found.axes for label in (axes.xaxis.label, axes.yaxis.label)]
+    for legend in found.findobj(Legend):
+        assert isinstance(legend, Legend)
+        texts += legend.get_texts()
+    for text in texts:
+        text.set_parse_math(False)
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None, "Creator": None}
     with mpl.rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():

@@ -14,7 +14,7 @@ import platform
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,20 +25,17 @@ from .._version import VERSION
 from ..dispatch.result import Result as DispatchResult
 from ..loading import load
 from ..runs import diagnostics
-from ..runs.convergence import Convergence
-from ..runs.effects import Effect, Effects
 from ..runs.result import Result
-from ..runs.simultaneous import Comparison, Comparisons
-from ..runs.statistics import Difference, Estimate
 from ..runs.store import SETTINGS
 from . import html_page as html
+from . import html_tables as tables
+from .accounts import DISPATCH, SCHEDULING, Account, Measure, account, and_, conclusion, estimate_text, value_text
 from .compare import draw
-from .report import Table, estimate_json, interval, output_folder, short, to_json, write_text
+from .report import Table, estimate_json, output_folder, short, to_json, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEVEL = 0.95
 #: The page's name in the folder, unless another is asked for.
 PAGE = "report.html"
 #: Files beside results that say what was found, by the command that wrote them.
@@ -47,8 +44,6 @@ FINDINGS = ("claims.json", "comparison.json", "replay.json", "sweep.json")
 MOST_IN_FULL = 6
 #: A larger SVG file is left out for the PNG file of the same name.
 _LARGEST_SVG = 1_500_000
-#: Longest value of a setting that is written out.
-_LONGEST = 160
 #: Packages whose versions are named.
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib")
 #: Most rows of the table of all pairs that are not folded away.
@@ -65,44 +60,6 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measure:
-    """What policies are ranked by. `key` is dispatching's name of it; None for the scheduling model."""
-
-    key: str | None
-    words: str
-    unit: str
-
-
-_SCHEDULING = (Measure(None, "mean regret", "jobs"),)
-_DISPATCH = (
-    Measure("sojourn_time", "mean sojourn time", "units of time"),
-    Measure("regret", "regret", "decisions"),
-)
-
-
-@dataclass(frozen=True)
-class Account:
-    """One result by one measure: policies in order of their means, and how sure that order is.
-
-    effects : of each policy but the first, against the first · convergence : policy → its own; empty where the runs were not
-    kept, or where there are fewer than two.
-    """
-
-    measure: Measure
-    order: list[str]
-    means: dict[str, Estimate]
-    pairs: Comparisons
-    effects: dict[str, Effects] = field(default_factory=dict)
-    convergence: dict[str, Convergence] = field(default_factory=dict)
-    behind: dict[str, Convergence] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def comparison(self, name: str) -> Comparison:
-        """A policy against the first."""
-        return self.pairs.of(name, self.order[0])
-
-
-@dataclass(frozen=True)
 class Found:
     """A result and where it stood, relative to the folder ("" for the folder itself)."""
 
@@ -111,7 +68,7 @@ class Found:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        return _DISPATCH if isinstance(self.result, DispatchResult) else _SCHEDULING
+        return DISPATCH if isinstance(self.result, DispatchResult) else SCHEDULING
 
 
 def report(folder: Path, out: Path | None = None) -> Report:
@@ -202,398 +159,6 @@ def _pictures(folder: Path) -> list[Path]:
     return [stems[stem] for stem in sorted(stems, key=_natural)]
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
-
-
-def _arguments(measure: Measure) -> dict[str, Any]:
-    return {} if measure.key is None else {"of": measure.key}
-
-
-def account(result: Result | DispatchResult, measure: Measure, full: bool = True) -> Account:
-    """Rank the policies of a result by a measure, with intervals that hold together over all pairs.
-
-    full : effect sizes and convergence too.
-    """
-    options = _arguments(measure)
-    means: dict[str, Estimate] = {}
-    for name in result.policies:
-        if isinstance(result, Result):
-            means[name] = result.mean_regret(name, level=LEVEL)
-        elif measure.key == "regret":
-            means[name] = result.total_regret(name, level=LEVEL)
-        else:
-            means[name] = result.mean_sojourn_time(name, level=LEVEL)
-    order = sorted(result.policies, key=lambda name: (math.isnan(means[name].mean), means[name].mean))
-    pairs = result.compare_all(level=LEVEL, **options)
-    if not full:
-        return Account(measure, order, means, pairs)
-    best = order[0]
-    effects = {name: result.effects(name, best, level=LEVEL, **options) for name in order[1:]}
-    values: dict[str, Any] = {}
-    own: dict[str, Convergence] = {}
-    behind: dict[str, Convergence] = {}
-    if result.runs > 1:
-        try:
-            values = {name: result.run_means(name, **options) for name in order}
-        except ValueError:  # only moments were kept
-            values = {}
-        finite = [name for name in values if np.isfinite(values[name]).all()]
-        own = {name: result.convergence(name, level=LEVEL, **options) for name in finite}
-        if best in finite:
-            behind = {n: result.convergence((n, best), level=LEVEL, **options) for n in finite if n != best}
-    return Account(measure, order, means, pairs, effects, own, behind, values)
-
-
-def conclusion(found: Account, runs: int) -> str:
-    """Who is first, and from whom these runs can tell it."""
-    best = found.order[0]
-    words, unit = found.measure.words, found.measure.unit
-    mean = found.means[best]
-    value = f"{interval(mean.mean, mean.low, mean.high)} {unit}"
-    if len(found.order) == 1:
-        return f"{best} is the only policy: {words} {value}."
-    if math.isnan(mean.mean):
-        return f"No policy has a {words}: in some runs of each the system outgrew its cap."
-    others = [name for name in found.order[1:] if not math.isnan(found.means[name].mean)]
-    unstable = [name for name in found.order[1:] if name not in others]
-    ended = f" {_and(unstable)} outgrew the system's cap in some run." if unstable else ""
-    if not others:
-        return f"{best} is the only policy with a {words} in every run: {value}.{ended}"
-    close = [name for name in others if found.comparison(name).difference.smaller != best]
-    second = found.comparison(others[0]).difference
-    gap = f"{interval(second.mean, second.low, second.high)} {unit}"
-    if runs < 2:
-        return f"{best} has the smallest {words} ({short(mean.mean)} {unit}) in the single run, which decides nothing."
-    if not close:
-        return (
-            f"{best} has the smallest {words}, {value}, and all others are significantly above it: {others[0]}, the next, by "
-            f"{gap}.{ended}"
-        )
-    beaten = [name for name in others if name not in close]
-    rest = f" {_and(beaten)} {'is' if len(beaten) == 1 else 'are'} significantly above it." if beaten else ""
-    return (
-        f"{best} has the smallest {words}, {value}, but {runs} runs cannot tell it from {_or(close)}: {others[0]} is {gap} "
-        f"above it.{rest}{ended}"
-    )
-
-
-def _and(names: Sequence[str]) -> str:
-    return _joined(names, "and")
-
-
-def _or(names: Sequence[str]) -> str:
-    return _joined(names, "or")
-
-
-def _joined(names: Sequence[str], word: str) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def p_value(p: float) -> str:
-    """A p-value as one prints it."""
-    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def _estimated(value: Estimate | Difference) -> str:
-    if math.isnan(value.mean):
-        return ""
-    return interval(value.mean, value.low, value.high)
-
-
-def _effect(effect: Effect, scale: float = 1.0, unit: str = "") -> str:
-    if not effect.defined:
-        return "undefined"
-    if scale == 1.0:
-        return interval(effect.value, effect.low, effect.high)
-    return f"{scale * effect.value:.0f}{unit} [{scale * effect.low:.0f}, {scale * effect.high:.0f}]"
-
-
-def ranking_table(found: Account) -> Table:
-    """Policies by mean, each beside the first."""
-    best = found.order[0]
-    rows = []
-    for place, name in enumerate(found.order, 1):
-        row = [name, str(place), _estimated(found.means[name])]
-        if name == best:
-            row += ["", "", "", "", ""]
-        else:
-            comparison, effects = found.comparison(name), found.effects[name]
-            better = "unknown" if not effects.better.defined else _effect(effects.better, 100.0, " %")
-            row += [
-                _estimated(comparison.difference),
-                p_value(comparison.p),
-                _effect(effects.ratio),
-                _effect(effects.standardised),
-                better,
-            ]
-        rows.append(tuple(row))
-    columns = (
-        "policy",
-        "place",
-        found.measure.words,
-        "above the first",
-        "p",
-        "ratio to\nthe first",
-        "d_z",
-        "beats the\nfirst in",
-    )
-    return Table(
-        f"Policies by {found.measure.words}",
-        columns,
-        tuple(rows),
-        note=f"In {found.measure.unit}. Intervals are at 95 %; means, ratios, d_z and shares of runs each by itself, and "
-        f'"above the first" so that all pairs of policies hold together: {found.pairs.describe()}. p is adjusted alike.',
-    )
-
-
-def pairs_table(found: Account) -> Table:
-    """Every pair of policies."""
-    rows = []
-    for a, b in itertools.combinations(found.order, 2):
-        comparison = found.pairs.of(a, b)
-        difference = comparison.difference
-        smaller = difference.smaller or ("" if math.isnan(difference.mean) else "undecided")
-        rows.append((a, b, _estimated(difference), p_value(comparison.p), smaller))
-    return Table(
-        f"All pairs by {found.measure.words}",
-        ("first", "second", "first − second", "adjusted p", "smaller"),
-        tuple(rows),
-        note=f"In {found.measure.unit}, paired by run. {found.pairs.describe()}.",
-    )
-
-
-def convergence_table(found: Account) -> Table:
-    """How well each mean, and each distance to the first, is known, and how many runs it takes to know them better."""
-    rows = []
-    ends = []
-    for group in (found.convergence, found.behind):
-        for one in group.values():
-            mean, half = float(one.mean[-1]), float(one.half_width[-1])
-            rows.append(
-                (
-                    one.name,
-                    str(int(one.runs[-1])),
-                    f"{short(mean)} ± {short(half)}",
-                    _needed(one, abs(mean) / 10.0) if group is found.convergence else "",
-                    _needed(one, abs(mean)) if group is found.behind else "",
-                    "" if math.isnan(one.drift) else f"{one.drift:.2f}",
-                    "" if math.isnan(one.skewness) else f"{one.skewness:.1f}",
-                    "" if math.isnan(one.largest_share) else f"{100 * one.largest_share:.0f} %",
-                )
-            )
-        ends.append(len(rows) - 1)
-    columns = ("mean of", "runs", "± 95 %", "runs for\n± 10 %", "runs to tell\nfrom 0")
-    columns += ("sd later /\nearlier", "skewness", "largest\nrun's share")
-    return Table(
-        f"Convergence of {found.measure.words}",
-        columns,
-        tuple(rows),
-        note="Each interval by itself. Runs that are needed are about (t·sd/wanted half width)², from the mean and deviation "
-        "found here. The last three columns speak against trusting a width where they are far from 1, 0 and a few percent: the "
-        "deviation of the later half of the runs over that of the earlier, the skewness of runs, and the share of all "
-        "squared deviations that a single run has.",
-        sections=tuple(ends[:1]),
-    )
-
-
-def _needed(one: Convergence, half_width: float) -> str:
-    """Runs for a half width, as text; empty where the mean is 0 or too small for it."""
-    try:
-        return str(one.needed(half_width))
-    except ValueError:
-        return ""
-
-
-def causes_table(result: DispatchResult) -> Table:
-    """Regret by cause, and what operators feel, of a dispatching result."""
-    rows = []
-    unstable = any("unstable" in verdict for verdict in result.verdict.values())
-    quantiles = list(result.settings.get("quantiles", []))
-    for name in [*result.policies, "oracle"]:
-        causes = result.regret_by_cause(name, LEVEL)
-        row = [name, _estimated(result.total_regret(name, LEVEL))]
-        for curve in causes.values():
-            mean, low, high, sd = (float(column[-1]) for column in (curve.mean, curve.low, curve.high, curve.sd))
-            row.append(_estimated(Estimate(mean, low, high, sd, curve.runs)))
-        row.append(_estimated(result.mean_number_in_system(name, LEVEL)))
-        row.append(_estimated(result.mean_sojourn_time(name, LEVEL)))
-        row += [_estimated(result.quantile(name, q, LEVEL)) for q in quantiles]
-        if unstable:
-            row.append(f"{result.verdict[name].count('unstable')} of {result.runs}")
-        rows.append(tuple(row))
-    columns = ["policy", "regret", "exploration", "misestimation", "overflow", "number\nin system", "sojourn\ntime"]
-    columns += [f"sojourn time,\n{100 * q:g} % quantile" for q in quantiles] + ["unstable\nruns"] * unstable
-    return Table(
-        "Regret by cause, and what users of the system feel",
-        tuple(columns),
-        tuple(rows),
-        note="Regret counts decisions against the oracle at the policy's own state, split by why they were made. Numbers in "
-        "the system are averages over time, sojourn times over jobs, after the warm-up. Intervals are at 95 %, each by itself"
-        + ("." if result.runs > 1 else "; with a single run, those of averages are over batches of it."),
-        sections=(len(rows) - 2,),
-    )
-
-
-def given_up_table(result: Result) -> Table | None:
-    """Jobs that were given up, where the system gives jobs up."""
-    if result.settings.get("system", {}).get("max_attempts") is None:
-        return None
-    try:
-        rows = [(name, _estimated(result.mean_given_up(name, level=LEVEL))) for name in [*result.policies, "oracle"]]
-    except ValueError:  # only moments were kept
-        return None
-    return Table(
-        "Jobs given up in a run",
-        ("policy", "jobs"),
-        tuple(rows),
-        note="Jobs that left undone after their last attempt. 95 % intervals, each by itself.",
-    )
-
-
-def overview_table(found: Sequence[Found], accounts: Sequence[Account], words: str) -> Table:
-    """One line per result: who is first, and whether it can be told from the next."""
-    rows = []
-    for one, here in zip(found, accounts, strict=True):
-        best = here.order[0]
-        row = [one.where or "this folder", str(one.result.runs), best, _estimated(here.means[best])]
-        if len(here.order) > 1:
-            second = here.comparison(here.order[1])
-            close = sum(here.comparison(name).difference.smaller != best for name in here.order[1:])
-            row += [here.order[1], _estimated(second.difference), p_value(second.p), str(close) if close else "none"]
-        else:
-            row += [""] * 4
-        rows.append(tuple(row))
-    return Table(
-        f"All results, by {words}",
-        ("result", "runs", "first", words, "second", "second − first", "p", "not told\nfrom the first"),
-        tuple(rows),
-        note="Within each line, the intervals and p-values of all its pairs of policies hold together with 95 % confidence; "
-        "over all lines together they do not. The last column counts policies that the runs cannot tell from the first.",
-    )
-
-
-def wins_table(accounts: Sequence[Account], words: str) -> Table:
-    """How often each policy is first, for sure or by the mean, over several results."""
-    names = list(dict.fromkeys(name for here in accounts for name in here.order))
-    rows = []
-    for name in names:
-        there = [here for here in accounts if name in here.order and len(here.order) > 1]
-        first = [here for here in there if here.order[0] == name]
-        sure = sum(all(h.comparison(n).difference.smaller == name for n in h.order[1:]) for h in first)
-        behind = sum(h.comparison(name).difference.smaller == h.order[0] for h in there if h.order[0] != name)
-        rows.append((name, str(len(there)), str(len(first)), str(sure), str(behind)))
-    rows.sort(key=lambda row: (-int(row[2]), -int(row[3]), int(row[4])))
-    return Table(
-        f"How often each policy is first, by {words}",
-        ("policy", "results", "first by\nthe mean", "significantly\nfirst", "significantly\nbehind"),
-        tuple(rows),
-        note='"Significantly" is meant within a result, over all its pairs of policies (95 %).',
-    )
-
-
-def _claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
-    rows, previous = [], ""
-    for claim in claims:
-        text = f"{claim['claim']} ({claim['reference']})"
-        rows.append(
-            (
-                "" if text == previous else text,
-                str(claim["way"]),
-                str(claim["measured"]["text"]),
-                str(claim["interval"]["text"]),
-                str(claim["verdict"]),
-            )
-        )
-        previous = text
-    return Table(
-        "Claims",
-        ("claim", "measured over", "measured", "interval", "verdict"),
-        tuple(rows),
-        note="A claim holds if all its parts do (or as many as it needs) with their whole intervals, does not if a part is "
-        "significantly opposite, and is undecided otherwise. A count has the interval [settings where it certainly holds, "
-        "settings where it may]. Intervals of one claim hold together with 95 % confidence (t intervals over runs, "
-        "Bonferroni).",
-        wide=(1,),
-    )
-
-
-def _parts_table(claim: Mapping[str, Any]) -> Table:
-    def number(value: Any) -> float:
-        return math.nan if value is None else float(value)
-
-    rows = []
-    for part in claim["parts"]:
-        value, low, high = (part[key] for key in ("value", "low", "high"))
-        whole = interval(number(value), -math.inf if low is None else low, math.inf if high is None else high)
-        rows.append(
-            (str(part["setting"]), whole, f"{part['direction']} {number(part['bound']):g}", str(part["verdict"]))
-        )
-    return Table(f"{claim['claim']} ({claim['way']})", ("setting", "measured", "claimed", "verdict"), tuple(rows))
-
-
-def _markdown_tables(path: Path) -> list[Table]:
-    """The tables in a Markdown file that this package wrote: a heading, the table, a note."""
-    if not path.is_file():
-        return []
-    found = []
-    for section in re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        title, _, body = section.partition("\n")
-        lines = [line for line in body.splitlines() if line.strip()]
-        rows = [_markdown_cells(line) for line in lines if line.startswith("|")]
-        if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows):
-            continue
-        note = " ".join(line for line in lines if not line.startswith(("|", "#")))
-        found.append(Table(title.strip(), tuple(rows[0]), tuple(tuple(row) for row in rows[2:]), note=note))
-    return found
-
-
-def _markdown_cells(line: str) -> list[str]:
-    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
-
-
-def _settings_table(title: str, values: Mapping[str, Any], note: str = "") -> Table:
-    rows = tuple((name, text) for name, text in _flat(values))
-    return Table(title, ("setting", "value"), rows, note=note, wide=(1,))
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    found = []
-    for key, value in values.items():
-        name = f"{prefix}{key.replace('_', ' ')}"
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{name}, ")
-        else:
-            found.append((name, _value(value)))
-    return found
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]
-    text = ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
-    if len(text) <= _LONGEST:
-        return text
-    if isinstance(value, list):
-        return f"{len(value)} values, from {_value(value[0])[:40]} to {_value(value[-1])[:40]}"
-    return f"{text[:_LONGEST]}…"
-
-
-def _policies_table(result: Any) -> Table:
-    rows = []
-    for policy in result.settings["policies"]:
-        options = ", ".join(f"{key} = {_value(value)}" for key, value in policy.get("options", {}).items())
-        rule = str(policy.get("rule", "")) + (" (code of one's own)" if "code" in policy else "")
-        rows.append((str(policy["name"]), rule, options or "none"))
-    return Table("Policies with all their options", ("policy", "rule", "options"), tuple(rows), wide=(2,))
-
-
 def versions() -> dict[str, str]:
     """This package and what it computes with."""
     found = {"queuewise": VERSION, "python": platform.python_version()}
@@ -647,6 +212,7 @@ class _Writer:
     """Collects the page's pieces, and with them its sentences, tables and JSON."""
 
     def __init__(self, folder: Path, findings: Mapping[str, Any], notes: Sequence[str]) -> None:
+        self._folder = folder
         self.findings, self.notes = findings, list(notes)
         self.title = self._title(folder)
         self.pieces: list[str] = []
@@ -671,7 +237,10 @@ class _Writer:
         claims = self.findings.get("claims.json")
         single = len(results) == 1
         if claims is not None:
-            self._claims(claims)
+            try:
+                self._claims(claims)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"folder: {self._folder / 'claims.json'} is damaged ({error!r})") from error
         self._conclude(results, accounts, claims is not None)
         # Figures of a single result are drawn again below, from its rows, with what is said about them.
         if pictures and not (single and claims is None):
@@ -691,7 +260,10 @@ class _Writer:
                 )
             )
         if not results and "comparison.json" in self.findings:
-            self._compared(self.findings["comparison.json"])
+            try:
+                self._compared(self.findings["comparison.json"])
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(f"folder: {self._folder / 'comparison.json'} is damaged ({error!r})") from error
         self._method(bool(results))
         self._versions(results)
         self._front(results)
@@ -734,7 +306,7 @@ class _Writer:
         if len(results) > 1:
             runs = sorted({one.result.runs for one in results})
             each = f"{runs[0]} runs" if len(runs) == 1 else f"{runs[0]} to {runs[-1]} runs"
-            return f"{len(results)} results of {each} each. Made by queuewise {_and(_made_by(results))}."
+            return f"{len(results)} results of {each} each. Made by queuewise {and_(_made_by(results))}."
         result = results[0].result
         size = f"{result.arrivals[-1]} arrivals" if isinstance(result, DispatchResult) else f"{result.rounds} rounds"
         policies = f"{len(result.policies)} polic{'y' if len(result.policies) == 1 else 'ies'}"
@@ -756,8 +328,13 @@ class _Writer:
                 )
             )
         if judged:
-            self._table(_claims_table(judged))
-            self.pieces.append(html.folded("The parts of every claim", [html.table(_parts_table(c)) for c in judged]))
+            self._table(tables.claims_table(judged))
+            self.pieces.append(
+                html.folded("The parts of every claim", [html.table(tables.parts_table(c)) for c in judged])
+            )
+        behind = [table for table in tables.markdown_tables(self._folder / "claims.md") if table.columns[0] != "claim"]
+        if behind:
+            self.pieces.append(html.folded("The tables that the claims rest on", map(html.table, behind)))
         self.results["claims"] = list(claims.get("claims", []))
 
     def _conclude(self, results: Sequence[Found], accounts: Sequence[Sequence[Account]], claimed: bool) -> None:
@@ -775,12 +352,13 @@ class _Writer:
                     for warning in one.warnings
                 ]
                 if found:
-                    more = f" ({len(found) - 1} more such warnings stand under Convergence)" if len(found) > 1 else ""
+                    count = len(found) - 1
+                    more = f" (under Convergence {'stand' if count > 1 else 'stands'} {count} more)" if count else ""
                     self.sentences.append(f"To be read with care: {found[0]}{more}.")
 
     def _overview(self, results: Sequence[Found], accounts: Sequence[Sequence[Account]]) -> None:
         self._section("All results", "all")
-        for measure in (*_SCHEDULING, *_DISPATCH):
+        for measure in (*SCHEDULING, *DISPATCH):
             lines = [
                 (one, here)
                 for one, several in zip(results, accounts, strict=True)
@@ -791,7 +369,7 @@ class _Writer:
                 continue
             found, those = [one for one, _ in lines], [here for _, here in lines]
             if max(len(here.order) for here in those) > 1:
-                wins = wins_table(those, measure.words)
+                wins = tables.wins_table(those, measure.words)
                 if "claims.json" not in self.findings and wins.rows:
                     name, many, first, sure, _ = wins.rows[0]
                     self.sentences.append(
@@ -799,10 +377,11 @@ class _Writer:
                         f"{sure}."
                     )
                 self._table(wins)
-            table = overview_table(found, those, measure.words)
+            table = tables.overview_table([(one.where, one.result.runs) for one in found], those, measure.words)
             self._table(table, "Every result by " + measure.words if len(found) > 3 * MOST_IN_FULL else "")
             for one, here in lines:
                 self._json(one, here)
+        self._table(tables.policies_table([one.result for one in results]))
         self.pieces.append(
             html.folded(
                 "Settings of every result (JSON)",
@@ -823,18 +402,18 @@ class _Writer:
             else:
                 self.pieces.append(html.heading(3, f"Ranking by {words}", anchor))
                 self.pieces.append(html.paragraph(conclusion(here, result.runs)))
-            self._table(ranking_table(here))
+            self._table(tables.ranking_table(here))
             self._differences(result, here)
             if len(here.order) > 2:
-                pairs = pairs_table(here)
+                pairs = tables.pairs_table(here)
                 self._table(pairs, "All pairs of policies" if len(pairs.rows) > _MOST_PAIRS or not single else "")
         self._head(single, "Regret over time", f"{prefix}regret-over-time")
         self._curves(result)
         if isinstance(result, DispatchResult):
             self._head(single, "Regret by cause", f"{prefix}causes")
-            self._table(causes_table(result))
+            self._table(tables.causes_table(result))
         else:
-            left = given_up_table(result)
+            left = tables.given_up_table(result)
             if left is not None:
                 self._table(left)
         if any(here.convergence for here in accounts):
@@ -876,7 +455,7 @@ class _Writer:
         diagnostics.draw_comparisons(
             figure.add_subplot(), found, self._places(result, names), f"above {here.order[0]} ({unit})"
         )
-        said = "; ".join(f"{c.difference.first} {_estimated(c.difference)}" for c in found)
+        said = "; ".join(f"{c.difference.first} {estimate_text(c.difference)}" for c in found)
         self._figure(
             figure,
             f"Differences in {here.measure.words} to {here.order[0]}, with intervals that hold together over all pairs. A "
@@ -916,7 +495,7 @@ class _Writer:
         if further and further[-1] == "1/√n":
             handles, labels = [*handles, more[-1]], [*labels, further[-1]]
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, fontsize=9)
-        table = convergence_table(here)
+        table = tables.convergence_table(here)
         self._figure(
             figure,
             f"{here.measure.words.capitalize()} of the first n runs with its interval (left), and how the paired "
@@ -929,6 +508,7 @@ class _Writer:
 
     def _distribution(self, result: Any, here: Account) -> None:
         values = {name: here.values[name] for name in here.order if name in here.values}
+        values = {name: runs for name, runs in values.items() if np.isfinite(runs).any()}
         if not values:
             return
         figure = _figure(8.0, 1.1 + 0.52 * len(values))
@@ -950,12 +530,12 @@ class _Writer:
         settings.pop("version", None)
         numbers = f"{result.first_run} to {result.first_run + result.runs - 1}"
         both = [
-            _settings_table("System", system if isinstance(system, Mapping) else {"system": system}),
-            _settings_table("Runs", {"runs": result.runs, "numbers of runs": numbers, **settings}),
+            tables.settings_table("System", system if isinstance(system, Mapping) else {"system": system}),
+            tables.settings_table("Runs", {"runs": result.runs, "numbers of runs": numbers, **settings}),
         ]
         self.tables += both
         self.pieces.append(html.beside(map(html.table, both)))
-        self._table(_policies_table(result))
+        self._table(tables.policies_table([result]))
         self.pieces.append(
             html.folded(
                 "To run it again: all settings as JSON (settings.json)", [html.preformatted(to_json(result.settings))]
@@ -975,7 +555,7 @@ class _Writer:
         rows = []
         for policy in found.get("policies", []):
             cells = [
-                "" if value is None else interval(value["mean"], value["low"], value["high"])
+                "" if value is None else value_text(value["mean"], value["low"], value["high"])
                 for value in (policy.get("mean_regret"), policy.get("behind_best"))
             ]
             rows.append((str(policy["name"]), *cells))
@@ -992,7 +572,7 @@ class _Writer:
     def _versions(self, results: Sequence[Found]) -> None:
         self._section("Versions", "versions")
         made = _made_by(results) or [str(v["version"]) for v in self.findings.values() if "version" in v][:1]
-        rows = [("rows were made by", f"queuewise {_and(made)}")] if made else []
+        rows = [("rows were made by", f"queuewise {and_(made)}")] if made else []
         rows += [(f"this page: {name}", version) for name, version in versions().items()]
         self._table(Table("Versions", ("what", "version"), tuple(rows)))
 

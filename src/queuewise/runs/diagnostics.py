@@ -141,7 +141,7 @@ def draw_comparisons(axes: Axes, found: Sequence[Comparison], places: Sequence[i
             markeredgecolor=colour,
             markeredgewidth=1.6,
         )
-    axes.axvline(0.0, color="0.3", linewidth=1.0, zorder=0)
+    axes.axvline(0.0, color="0.2", linewidth=1.0, zorder=1.5)
     _rows(axes, [comparison.difference.first for comparison in found])
     axes.set_xlabel(what)
     axes.grid(axis="x", color="0.92", linewidth=0.8)
