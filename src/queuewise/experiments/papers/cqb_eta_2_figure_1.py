@@ -507,7 +507,7 @@ def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
     axes[0].yaxis.set_major_locator(FixedLocator([0, 2, 5, 10, 20, 50, 100, 200, 400]))
     axes[0].yaxis.set_minor_locator(NullLocator())
     axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0].set_ylim(-6.0, 1000.0)  # room for the legend
+    axes[0].set_ylim(-6.0 if band == "sd" else -1.0, 1000.0)  # room for the legend
     top = max(float(axis.get_ylim()[1]) for axis in axes[1:])
     bottom = min(float(axis.get_ylim()[0]) for axis in axes[1:])
     titles = ("five policies (slack 0.1, K = 5)", "CQB-η-2, context-wise slack", "CQB-η-2, number of servers")
@@ -518,12 +518,13 @@ def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
         axis.set_xlim(0, ROUNDS)
         axis.set_xlabel("round", fontsize=10)
         axis.axhline(0.0, color="black", linewidth=0.6, zorder=2)
+        left = axis is axes[0]
         for end in phases:
-            axis.axvline(end, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=0)
+            axis.axvline(end, ymax=0.84 if left else 1.0, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=0)
         bare(axis)
         axis.set_xticks(range(0, ROUNDS + 1, 500))
-        left = axis is axes[0]
-        axis.legend(fontsize=9, frameon=False, ncols=3 if left else 1, loc="upper left" if left else "upper right")
+        columns, place = (3, "upper left") if left else (1, "upper right")
+        axis.legend(fontsize=9, frameon=False, ncols=columns, loc=place, columnspacing=1.4)
     axes[0].set_ylabel("queue length regret (jobs)", fontsize=10)
     shown = "mean ± 1 standard deviation of a run" if band == "sd" else "mean and its 95% interval"
     figure.suptitle(f"Queue length regret, {way.words}: {shown}", fontsize=13, x=0.052, ha="left", y=0.97)
