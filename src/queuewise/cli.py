@@ -172,22 +172,112 @@ def reproduce(
 
 @app.command()
 def compare(
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT.TOML", help="Systems and policies; see docs.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="EXPERIMENT.TOML", help="Systems and policies; see docs.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for files. Default: out/FILE's name.", show_default=False)
     ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of such files, for editors, and exit.")
+    ] = False,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Compare policies of your choice on a system of your own."""
+    """Compare policies of your choice on systems of your own."""
+    if schema:
+        from .experiments.schema import schema as described
+
+        _print_json(described())
+        return
+    if file is None:
+        raise ValueError("file: name a TOML file that describes systems and policies (or --schema)")
     from .experiments.compare import compare as run
 
-    found = run(file, Path("out") / file.stem if out is None else out, workers=workers, progress=True)
+    _print_found(run(file, Path("out") / file.stem if out is None else out, workers=workers, progress=True), as_json)
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[EXPERIMENT.TOML]", help="As for compare.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for files. Default: out/FILE's name.", show_default=False)
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Play the I-th of N equal parts of the runs only.", show_default=False),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of all randomness, in the place of the file's.", show_default=False)
+    ] = None,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FOLDER", help="Merge what was played into these folders; repeatable.", show_default=False
+        ),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print the systems of the file and exit.")] = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Play a comparison in parts, on several machines, and merge them."""
+    from .experiments import sweep as sweeps
+
+    if merge:
+        if file is not None or part is not None or seed is not None:
+            raise ValueError("merge: takes folders alone; leave the file, --part and --seed out")
+        if out is None:
+            raise ValueError("out: name a folder for what is merged")
+        _print_found(sweeps.merge(merge, out), as_json)
+        return
+    if file is None:
+        raise ValueError("file: name a TOML file that describes systems and policies, or folders to --merge")
+    if listed:
+        from .experiments.description import read
+
+        _print_tables([sweeps.listing(read(file))])
+        return
+    found = sweeps.sweep(
+        file,
+        Path("out") / file.stem if out is None else out,
+        part=sweeps.WHOLE if part is None else sweeps.parse_part(part),
+        seed=seed,
+        workers=workers,
+        progress=True,
+    )
+    _print_found(found, as_json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder of results: rows, a comparison, a sweep, a reproduction.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page. Default: report.html in the folder.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained HTML page about results: rankings, intervals, figures, settings."""
+    from .experiments.html_report import report as write
+
+    found = write(folder, out)
+    if as_json:
+        _print_json({**found.results, "files": [str(found.path)]})
+        return
+    _print_tables(found.tables)
+    _print_lines([*found.sentences, "", *_files([found.path])])
+
+
+def _print_found(found: Any, as_json: bool) -> None:
+    """What a comparison or a sweep found."""
     if as_json:
         _print_json({**found.results, "files": [str(path) for path in found.files]})
         return
-    _print_tables([found.table])
-    _print_lines([found.sentence, "", *_files(found.files)])
+    _print_tables(found.tables)
+    _print_lines([*found.sentences, "", *_files(found.files)])
 
 
 @app.command()

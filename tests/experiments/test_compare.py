@@ -1,105 +1,19 @@
-"""Experiments in TOML files: what they may say beside the laws of the papers, and who wins."""
+"""What is played and concluded: who wins, on one system or many, of either model."""
 
+from __future__ import annotations
+
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from queuewise.experiments.compare import compare, parse, read
-from queuewise.scheduling.systems import Family
+import queuewise as qw
+from queuewise.experiments.compare import Found, compare, winner
+from queuewise.experiments.description import Run
 
-POLICY = [{"rule": "random"}]
-TABLE = """context,server,probability,weight,one,two
-a,x,0.9,3,1,0
-a,y,0.3,3,0,1
-b,x,0.4,1,1,1
-b,y,0.8,1,0,2
-"""
-OUTCOMES = "size,age,fast,slow\n1,2,1,0\n2,1,0.5,0.9\n3,3,0.2,0.8\n"
-
-
-def system(**keys: Any) -> dict[str, Any]:
-    return {"system": keys, "policy": POLICY}
-
-
-def test_a_table_in_the_file() -> None:
-    found = parse(
-        system(law="table", arrival_rate=0.5, features=[[[1.0], [0.5]]], probabilities=[[0.8, 0.6]]),
-    )
-    assert found.system.servers == 2 and (found.rounds, found.runs, found.seed) == (2000, 100, 1)
-
-
-def test_a_table_from_csv_has_contexts_servers_features_and_weights(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text(TABLE)
-    found = parse(system(law="table", file="table.csv", arrival_rate=0.4), tmp_path).system
-    law = found.law  # type: ignore[union-attr]
-    np.testing.assert_allclose(law.probabilities, [[0.9, 0.3], [0.4, 0.8]])
-    np.testing.assert_allclose(law.weights, [0.75, 0.25])
-    np.testing.assert_allclose(law.features[1], [[1, 0], [1, 2]])  # [feature, server]
-
-
-def test_outcomes_from_csv(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(OUTCOMES)
-    keys = {"law": "outcomes", "file": "log.csv", "load": 0.5}
-    columns = {"feature_columns": ["size", "age"], "outcome_columns": ["fast", "slow"]}
-    found = parse(system(**keys, **columns), tmp_path).system
-    np.testing.assert_allclose(found.law.probabilities, [[1, 0], [0.5, 0.9], [0.2, 0.8]])  # type: ignore[union-attr]
-
-
-def test_fresh_makes_a_family() -> None:
-    assert isinstance(parse(system(law="wise_figure_law", q=0.15, slack=0.1, fresh=True)).system, Family)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (TABLE.replace("b,y,0.8,1,0,2\n", ""), "no line for context 'b' and server 'y'"),
-        (TABLE + "b,y,0.8,1,0,2\n", "two lines for one context and server"),
-        (TABLE.replace("b,y,0.8,1", "b,y,0.8,2"), "more than one weight"),
-        (TABLE.replace("0.9", "high"), "line 2 .* has 'high' in column 'probability'"),
-        (TABLE.replace("0.9,3,1,0", "0.9,3,1"), "line 2 .* has 5 values, not 6"),
-        (TABLE.replace("server", "sever"), "no column 'server'; did you mean 'sever'"),
-        ("context,server,probability\na,x,0.9\n", "no feature column"),
-        ("context,server\n", "needs a line of column names and at least one more line"),
-    ],
-)
-def test_a_mistake_in_a_csv_file_names_its_place(tmp_path: Path, text: str, sentence: str) -> None:
-    (tmp_path / "table.csv").write_text(text)
-    with pytest.raises(ValueError, match=sentence):
-        parse(system(law="table", file="table.csv", arrival_rate=0.4), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("described", "sentence"),
-    [
-        ({"policy": POLICY}, r"\[system\] is missing"),
-        (system(), r"\[system\] law is missing"),
-        (system(law="digits", fresh=True), r"\[system\] fresh: law 'digits' has one instance only"),
-        (system(law="uniform_law", fresh=True, seed=3), r"\[system\] seed: must be left out"),
-        (system(law="uniform_law", fresh="yes"), r"\[system\] fresh: must be true or false"),
-        (system(law="table", arrival_rate=0.5), r"\[system\] features: is missing \(or file"),
-        (system(law="table", arrival_rate=0.5, file="nowhere.csv"), r"\[system\] file: cannot read"),
-        ({**system(law="uniform_law"), "policy": []}, r"\[\[policy\]\] is missing"),
-        ({**system(law="uniform_law"), "policy": [{"rule": "random", "ties": "x"}]}, r"\[\[policy\]\] 1 ties"),
-        ({**system(law="uniform_law"), "policy": [{"name": "a"}]}, r"\[\[policy\]\] 1 rule is missing"),
-        ({**system(law="uniform_law"), "run": {"half_width": 0}}, r"\[run\] half_width"),
-        ({**system(law="uniform_law"), "run": {"runs": 1}}, r"\[run\] runs: must be a whole number of at least 2"),
-        ({**system(law="uniform_law"), "run": 3}, r"\[run\] must be a table"),
-    ],
-)
-def test_a_mistake_names_table_and_key(described: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        parse(described)
-
-
-def test_the_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"mine\.toml: is not UTF-8"):
-        read(tmp_path / "mine.toml")
-
-
-EXPERIMENT = """
+ONE = """
 [system]
 law = "table"
 arrival_rate = 0.5
@@ -116,17 +30,147 @@ rule = "random"
 [[policy]]
 rule = "q_ths"
 """
+QUEUES = """
+[[system]]
+name = "light"
+service_rates = [5, 10]
+load = 0.3
+
+[[system]]
+name = "heavy"
+service_rates = [5, "10"]
+arrival_rate = 12
+service = { law = "lognormal", variation = 2 }
+
+[run]
+arrivals = 400
+runs = 10
+measure = "sojourn_time"
+baseline = "jsq"
+
+[[policy]]
+rule = "optimistic_sed"
+
+[[policy]]
+rule = "jsq"
+
+[[policy]]
+rule = "random"
+"""
+
+
+def played(tmp_path: Path, text: str) -> Found:
+    (tmp_path / "mine.toml").write_text(text)
+    return compare(tmp_path / "mine.toml", tmp_path / "out")
 
 
 def test_a_clear_winner_is_said_with_its_interval(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(EXPERIMENT.replace("q_ths", "oracle").replace("runs = 6", "runs = 20"))
-    found = compare(tmp_path / "mine.toml", tmp_path / "out")
-    assert found.winner == "oracle" and found.sentence.startswith("oracle wins: ")
+    found = played(tmp_path, ONE.replace("q_ths", "oracle").replace("runs = 6", "runs = 20"))
+    (part,) = found.parts
+    assert part.winner == part.decided == "oracle"
+    assert found.sentences[0].startswith("oracle wins: ")
     assert all(path.exists() for path in found.files)
-    behind = found.standings[1].behind
-    assert behind is not None and behind.low > 0
+    behind = part.standings[1].behind
+    assert behind is not None
+    assert behind.difference.low > 0
+    assert behind.p < 0.05
 
 
 def test_too_few_runs_name_no_winner(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(EXPERIMENT)
-    assert "6 runs cannot tell it from random" in compare(tmp_path / "mine.toml", tmp_path / "out").sentence
+    found = played(tmp_path, ONE)
+    assert "6 runs cannot tell it from random" in found.sentences[0]
+    assert found.parts[0].decided is None
+
+
+def test_the_ranking_is_that_of_the_rows(tmp_path: Path) -> None:
+    found = played(tmp_path, ONE.replace("rounds = 300", "rounds = 300\nover = [201, 300]\nlevel = 0.8"))
+    result = qw.load(tmp_path / "out" / "rows")
+    for entry in json.loads((tmp_path / "out" / "comparison.json").read_text())["policies"]:
+        mean = result.mean_regret(entry["name"], rounds=(201, 300), level=0.8)
+        assert entry["mean_regret"] == pytest.approx(mean._asdict())
+    assert "80% intervals" in found.tables[0].note
+    again = compare(tmp_path / "mine.toml", tmp_path / "out")
+    assert again.results == found.results
+
+
+def test_queues_in_parallel_are_compared_too(tmp_path: Path) -> None:
+    found = played(tmp_path, QUEUES)
+    assert [part.name for part in found.parts] == ["light", "heavy"]
+    for part in found.parts:
+        result = qw.load(tmp_path / "out" / part.name / "rows")
+        for standing in part.standings:
+            assert standing.value == result.mean_sojourn_time(standing.name)
+            assert standing.further["total_regret"] == result.total_regret(standing.name)
+            assert (standing.against is None) == (standing.name == "jsq")
+        assert part.winner != "random"
+        entry = part.results["policies"][0]
+        assert entry["mean_sojourn_time"]["mean"] == part.standings[0].value.mean
+    assert [row[0] for row in found.tables[-1].rows] == ["light", "heavy"]
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names >= {"light", "heavy", "experiment.json", "summary.json", "summary.md", "summary.png", "summary.svg"}
+
+
+def test_a_grid_makes_a_system_and_a_policy_of_every_combination(tmp_path: Path) -> None:
+    text = ONE.replace("arrival_rate = 0.5", "grid.arrival_rate = [0.3, 0.5]\ngrid.parameter_bound = [1.0, 2]")
+    found = played(tmp_path, text + "grid.ties = ['earliest', 'random']\n")
+    assert [part.name for part in found.parts] == [
+        f"arrival_rate={rate}, parameter_bound={bound}" for rate in (0.3, 0.5) for bound in (1.0, 2)
+    ]
+    for part in found.parts:
+        assert sorted(part.result.policies) == ["q_ths ties=earliest", "q_ths ties=random", "random"]
+        assert part.result.settings["system"]["arrival_rate"] == float(part.name.split("=")[1].split(",")[0])
+    said = found.sentences[0]
+    counted = sum(part.decided is None for part in found.parts)
+    assert (f"{counted} are undecided" in said) == (counted > 0)
+
+
+def test_an_oracle_and_a_rule_of_ones_own_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "compare_rules.py").write_text(
+        "from queuewise.scheduling import Policy\n"
+        "def decide(params, state, columns, waiting, stream):\n"
+        "    return waiting.slots[0], 1, 0\n"
+        "def stubborn(*, name=''):\n"
+        "    return Policy('stubborn', decide, name=name)\n"
+        "LAST = Policy('last', decide, clairvoyant=True)\n"
+    )
+    text = ONE.replace('"q_ths"', '"compare_rules.py:stubborn"') + '[oracle]\nrule = "compare_rules.py:LAST"\n'
+    (part,) = played(tmp_path, text).parts
+    assert part.result.settings["oracle"]["rule"] == "last"
+    np.testing.assert_array_equal(part.result.queue_length["stubborn"], part.result.oracle_queue_length)
+    assert part.result.mean_regret("random").mean < 0  # a bad oracle
+    assert "code" in part.result.settings["policies"][1]
+
+
+def test_what_is_given_up_stands_beside_the_regret(tmp_path: Path) -> None:
+    text = ONE.replace("[[0.9, 0.2]]", "[[0.4, 0.0]]").replace(
+        "arrival_rate = 0.5", "arrival_rate = 0.2\nmax_attempts = 2"
+    )
+    (part,) = played(tmp_path, text).parts
+    assert part.table.columns[-1] == "jobs given up"
+    assert all(standing.further["given_up"].mean > 0 for standing in part.standings)
+    assert "kept short by giving up" in part.table.note
+
+
+def test_the_only_policy_wins_nothing() -> None:
+    system = qw.scheduling.table_law([[[1.0]]], [[0.8]], arrival_rate=0.5)
+    result = qw.scheduling.simulate(system, ["random"], rounds=20, runs=2)
+    from queuewise.experiments.compare import standings
+
+    found, _ = standings(result, Run())
+    assert winner(found).startswith("random is the only policy: mean regret 0.00 [0.00, 0.00] jobs")
+
+
+def test_a_policy_that_a_system_cannot_have_names_the_system(tmp_path: Path) -> None:
+    text = ONE.replace("arrival_rate = 0.5", "grid.arrival_rate = [0.3, 0.5]").replace('"q_ths"', '"q_ths"\nties = "x"')
+    with pytest.raises(ValueError, match=r"mine.toml: arrival_rate=0.3: q_ths: ties: must be one of"):
+        played(tmp_path, text)
+
+
+@pytest.mark.parametrize("key", ["rows", "rows and settings"])
+def test_a_folder_of_another_experiment_is_left_alone(tmp_path: Path, key: str) -> None:
+    played(tmp_path, ONE)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    changed: dict[str, Any] = {"rows": ("rounds = 300", "rounds = 301"), "rows and settings": ("0.9", "0.8")}
+    with pytest.raises(ValueError, match=r"mine.toml: folder: .* holds another experiment"):
+        played(tmp_path, ONE.replace(*changed[key]))
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before

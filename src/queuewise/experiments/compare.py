@@ -1,424 +1,391 @@
-"""Comparisons of a user's own systems and policies, described in a TOML file.
+"""Comparisons of a user's own systems and policies: playing them, ranking the policies, and saying who wins.
 
-    [system]
-    law = "wise_figure_law"     # see LAWS
-    q = 0.15
-    slack = 0.05
-    fresh = true                # a fresh instance in every run, where the law has a seed
+``compare`` plays what a file describes (see :mod:`.description`) and concludes; ``sweep`` splits the same work over machines
+and merges what they bring back (see :mod:`.sweep`). Both leave in their folder
 
-    [run]
-    rounds = 2000
-    runs = 100                  # with half_width: the largest number
-    seed = 1
-    half_width = 0.5            # stop when every mean regret is known within this many jobs
-
-    [[policy]]
-    rule = "wise"
-
-    [[policy]]
-    rule = "acqb"
-    name = "acqb with more exploration"
-    exploration_scale = 20.0
-
-Every mistake in the file is one sentence that names the table and the key.
+    experiment.json                 what was described, and the systems' names and folders
+    <system>/rows/                  every run, as it was played; straight in the folder where there is one system
+    <system>/comparison.json, .md   the ranking
+    <system>/figure.png, .svg       regret over time
+    summary.json, .md, .png, .svg   all systems side by side, where there are several
 """
 
 from __future__ import annotations
 
-import csv
-import inspect
-import itertools
 import math
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import dispatch
 from .._version import VERSION
-from ..fields import nearest
-from ..runs.plot import save_figure
-from ..runs.result import Result
+from ..dispatch.simulate import simulate as simulate_dispatch
+from ..runs.plot import label_of, save_figure, style
+from ..runs.simultaneous import Comparison as Pair
+from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Difference, Estimate
-from ..scheduling import contexts, digits
-from ..scheduling.policies import REGISTER
-from ..scheduling.policy import (
-    Policy,
-)
-from ..scheduling.simulate import simulate
-from ..scheduling.systems import Family, System, family
-from .report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text
+from ..scheduling.simulate import simulate as simulate_scheduling
+from .description import SCHEDULING, Cell, Experiment, Run, read
+from .report import Progress, Table, estimate_json, interval, output_folder, short, to_json, write_text
 
-#: Laws that a file may name. "table" and "outcomes" may also read a CSV file.
-LAWS: dict[str, Callable[..., System]] = {
-    "wise_figure_law": contexts.wise_figure_law,
-    "uniform_law": contexts.uniform_law,
-    "table": contexts.table_law,
-    "outcomes": contexts.from_outcomes,
-    "digits": digits.digits_system,
-}
-#: Keys of [system] that are not parameters of the law.
-_SYSTEM_KEYS = {"law", "fresh"}
-_CSV_KEYS = {"table": ("file",), "outcomes": ("file", "feature_columns", "outcome_columns")}
-_RUN_DEFAULTS: dict[str, Any] = {"rounds": 2000, "runs": 100, "seed": 1, "half_width": None}
 #: Largest mean regret in terms of the smallest, from which on a linear axis would hide the smallest.
 _SPREAD = 15.0
-#: Columns of a "table" file that are not features.
-_TABLE_COLUMNS = ("context", "server", "probability", "weight")
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """What a file describes."""
-
-    system: System | Family
-    policies: tuple[Policy, ...]
-    rounds: int
-    runs: int
-    seed: int
-    half_width: float | None
+#: What each measure of dispatching is called, and its unit.
+_MEASURES = {
+    "regret": ("regret", "decisions"),
+    "sojourn_time": ("mean time in system", "units of time"),
+    "number_in_system": ("mean number in system", "jobs"),
+}
+#: Measure → the estimate of it in what is written down.
+_ESTIMATES = {
+    "regret": "total_regret",
+    "sojourn_time": "mean_sojourn_time",
+    "number_in_system": "mean_number_in_system",
+}
+EXPERIMENT = "experiment.json"
 
 
 class Standing(NamedTuple):
-    """One policy in the comparison: its mean regret, its paired difference to the best, and the queue it ends with."""
+    """One policy in a comparison.
+
+    value : what policies are ranked by · behind : its paired difference to the best, with an interval that holds together with
+    all others and an adjusted p-value; None for the best · against : the same to the baseline, None without one · further :
+    other estimates, by what they are
+    """
 
     name: str
     label: str
-    regret: Estimate
-    behind: Difference | None
-    final_queue: Estimate
+    value: Estimate
+    behind: Pair | None
+    against: Pair | None
+    further: dict[str, Estimate]
 
 
 class Comparison(NamedTuple):
-    """What a comparison found; `standings` are ordered by mean regret."""
+    """What was found on one system; `standings` are ordered by what policies are ranked by."""
 
-    result: Result
+    name: str
+    result: Any
     standings: tuple[Standing, ...]
-    winner: str
     sentence: str
     table: Table
     files: tuple[Path, ...]
     results: dict[str, Any]
 
+    @property
+    def winner(self) -> str:
+        """The policy with the smallest mean."""
+        return self.standings[0].name
 
-def read(path: Path) -> Experiment:
-    """The experiment in a TOML file.
+    @property
+    def decided(self) -> str | None:
+        """The same where it is below all others with confidence; None where runs are too few to say."""
+        rest = self.standings[1:]
+        return self.winner if all(s.behind is not None and s.behind.difference.low > 0 for s in rest) else None
 
-    Raises
-    ------
-    ValueError : the file cannot be read, or something in it is wrong; the sentence names file, table and key.
+
+class Found(NamedTuple):
+    """What was found on all systems of an experiment."""
+
+    parts: tuple[Comparison, ...]
+    tables: tuple[Table, ...]
+    sentences: tuple[str, ...]
+    files: tuple[Path, ...]
+    results: dict[str, Any]
+
+
+# --- playing ---------------------------------------------------------------------------------------------------------
+
+
+def folder_of(out: Path, cell: Cell, cells: int) -> Path:
+    """Where the results of one system go: the experiment's own folder where it is the only one."""
+    return out if cells == 1 else out / cell.folder
+
+
+def play(
+    experiment: Experiment,
+    out: Path,
+    *,
+    runs: range | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+) -> list[Any]:
+    """Play the runs of these numbers (None for all) on every system, and give the results in order of systems.
+
+    What an earlier, interrupted call left in `out` is taken up again. Raises ValueError where a folder holds another
+    experiment or a policy cannot be used on a system.
     """
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
-    try:
-        described = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: is not TOML: {error}") from error
-    try:
-        return parse(described, path.parent)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def parse(described: Mapping[str, Any], folder: Path = Path()) -> Experiment:
-    """The experiment in a mapping of the same form as the file; relative paths in it start at `folder`."""
-    _known("", described, ("system", "run", "policy"))
-    if "system" not in described:
-        raise ValueError(f"[system] is missing; it names a law: {', '.join(LAWS)}")
-    run = {**_RUN_DEFAULTS, **_table("run", described.get("run", {}))}
-    _known("run", run, _RUN_DEFAULTS)
-    _count("run", run, "rounds", 1)
-    _count("run", run, "runs", 2)
-    _count("run", run, "seed", 0)
-    width = run["half_width"]
-    if width is not None and not (_is_number(width) and 0 < width < math.inf):
-        raise ValueError(f"[run] half_width: must be a number of jobs above 0, not {width!r}")
-    return Experiment(
-        _system(_table("system", described["system"]), folder),
-        _policies(described.get("policy", [])),
-        run["rounds"],
-        run["runs"],
-        run["seed"],
-        None if width is None else float(width),
-    )
-
-
-def _system(given: Mapping[str, Any], folder: Path) -> System | Family:
-    name = given.get("law")
-    if not isinstance(name, str) or name not in LAWS:
-        missing = "law is missing" if name is None else f"law: there is none called {name!r}"
-        raise ValueError(f"[system] {missing}{nearest(str(name), LAWS)}")
-    law = LAWS[name]
-    signature = inspect.signature(law)
-    allowed = {*signature.parameters, *_SYSTEM_KEYS, *_CSV_KEYS.get(name, ())}
-    _known("system", given, allowed, f"law {name!r}")
-    arguments = {key: value for key, value in given.items() if key not in _SYSTEM_KEYS}
-    if "file" in arguments:
-        reader = _read_table if name == "table" else _read_outcomes
-        arguments = reader(arguments, folder)
-    for key, parameter in signature.parameters.items():
-        if parameter.default is inspect.Parameter.empty and key not in arguments:
-            hint = " (or file, a CSV file)" if name in _CSV_KEYS and key in ("features", "outcomes") else ""
-            raise ValueError(f"[system] {key}: is missing{hint}; law {name!r} needs it")
-    if "low_interval" in arguments and isinstance(arguments["low_interval"], list):
-        arguments["low_interval"] = tuple(arguments["low_interval"])
-    fresh = given.get("fresh", False)
-    if not isinstance(fresh, bool):
-        raise ValueError(f"[system] fresh: must be true or false, not {fresh!r}")
-    if fresh and name not in ("wise_figure_law", "uniform_law"):
-        raise ValueError(f"[system] fresh: law {name!r} has one instance only; leave it out or set it to false")
-    if fresh and "seed" in arguments:
-        raise ValueError("[system] seed: must be left out with fresh = true, every run draws its own instance")
-    try:
-        return family(law, **arguments) if fresh else law(**arguments)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"[system] {error}") from error
-
-
-def _policies(given: Any) -> tuple[Policy, ...]:
-    if not isinstance(given, list) or not given:
-        raise ValueError("[[policy]] is missing; give at least one, each with a rule: " + ", ".join(REGISTER))
-    found: list[Policy] = []
-    for number, table in enumerate(given, 1):
-        where = f"[[policy]] {number}"
-        if not isinstance(table, Mapping):
-            raise ValueError(f"{where}: must be a table with a rule, not {table!r}")
-        rule = table.get("rule")
-        if not isinstance(rule, str) or rule not in REGISTER:
-            missing = "rule is missing" if rule is None else f"rule: there is none called {rule!r}"
-            raise ValueError(f"{where} {missing}{nearest(str(rule), REGISTER)}")
-        name = table.get("name", "")
-        if not isinstance(name, str):
-            raise ValueError(f"{where} name: must be a text, not {name!r}")
-        options = {key: value for key, value in table.items() if key not in ("rule", "name")}
-        try:
-            policy = REGISTER[rule](name=name, **options)
-        except TypeError:  # a rule without options
-            raise ValueError(f"{where} {next(iter(options))}: no such parameter of {rule!r}; it has none") from None
-        except ValueError as error:
-            raise ValueError(f"{where} {error}") from error
-        if any(policy.name == other.name for other in found):
-            raise ValueError(f"{where} name: {policy.name!r} is taken by an earlier policy; give this one another name")
-        found.append(policy)
-    return tuple(found)
-
-
-def _read_csv(given: Mapping[str, Any], folder: Path) -> tuple[Path, list[str], list[list[str]]]:
-    file = given["file"]
-    if not isinstance(file, str):
-        raise ValueError(f"[system] file: must be a path, not {file!r}")
-    path = folder / file
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = [row for row in csv.reader(lines) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(
-            f"[system] file: cannot read {str(path)!r} ({getattr(error, 'strerror', None) or error})"
-        ) from error
-    if len(rows) < 2:
-        raise ValueError(f"[system] file: {str(path)!r} needs a line of column names and at least one more line")
-    header = [name.strip() for name in rows[0]]
-    for number, row in enumerate(rows[1:], 2):
-        if len(row) != len(header):
-            raise ValueError(f"[system] file: line {number} of {str(path)!r} has {len(row)} values, not {len(header)}")
-    return path, header, rows[1:]
-
-
-def _numbers(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], column: str) -> list[float]:
-    position = header.index(column)
+    run, cells = experiment.run, experiment.cells
+    numbers = range(run.runs) if runs is None else runs
     found = []
-    for number, row in enumerate(rows, 2):
-        try:
-            found.append(float(row[position]))
-        except ValueError:
-            raise ValueError(
-                f"[system] file: line {number} of {str(path)!r} has {row[position]!r} in column {column!r}, not a number"
-            ) from None
+    with Progress(len(cells) * len(numbers), shown=progress) as shown:
+        for cell in cells:
+            common: dict[str, Any] = {
+                "policies": list(experiment.policies),
+                "runs": len(numbers),
+                "first_run": numbers.start,
+                "seed": run.seed,
+                "half_width": run.half_width,
+                "workers": workers,
+                "folder": folder_of(out, cell, len(cells)) / "rows",
+                "progress": shown.begin(cell.name),
+            }
+            try:
+                if experiment.model == SCHEDULING:
+                    result: Any = simulate_scheduling(
+                        cell.system, rounds=run.rounds, oracle=experiment.oracle, **common
+                    )
+                else:
+                    result = simulate_dispatch(cell.system, arrivals=run.arrivals, warm_up=run.warm_up, **common)
+            except ValueError as error:
+                raise ValueError(f"{cell.name}: {error}" if len(cells) > 1 else str(error)) from error
+            found.append(result)
     return found
 
 
-def _read_table(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Arguments of ``table_law`` from a CSV file with a line per (context, server) pair.
+# --- who wins --------------------------------------------------------------------------------------------------------
 
-    Columns: context, server (any labels; every context has every server), optionally probability and weight (of the
-    context, the same on all its lines); every other column is a feature.
-    """
-    for key in ("features", "probabilities", "weights"):
-        if key in given:
-            raise ValueError(f"[system] {key}: must be left out with file, the CSV file brings it")
-    path, header, rows = _read_csv(given, folder)
-    for column in ("context", "server"):
-        if column not in header:
-            raise ValueError(f"[system] file: {str(path)!r} has no column {column!r}{nearest(column, header)}")
-    features = [column for column in header if column not in _TABLE_COLUMNS]
-    if not features:
-        raise ValueError(f"[system] file: {str(path)!r} has no feature column beside {', '.join(header)}")
-    context, server = header.index("context"), header.index("server")
-    row_contexts = list(dict.fromkeys(row[context] for row in rows))
-    servers = list(dict.fromkeys(row[server] for row in rows))
-    at = {(row[context], row[server]): number for number, row in enumerate(rows)}
-    for pair in itertools.product(row_contexts, servers):
-        if pair not in at:
-            raise ValueError(f"[system] file: {str(path)!r} has no line for context {pair[0]!r} and server {pair[1]!r}")
-    if len(at) != len(rows):
-        raise ValueError(f"[system] file: {str(path)!r} has two lines for one context and server")
-    values = {name: _numbers(path, header, rows, name) for name in header if name not in ("context", "server")}
-    found = {key: value for key, value in given.items() if key != "file"}
-    found["features"] = [[[values[f][at[c, s]] for f in features] for s in servers] for c in row_contexts]
-    if "probability" in header:
-        found["probabilities"] = [[values["probability"][at[c, s]] for s in servers] for c in row_contexts]
-    if "weight" in header:
-        for c in row_contexts:
-            if len({values["weight"][at[c, s]] for s in servers}) > 1:
-                raise ValueError(f"[system] file: {str(path)!r} gives context {c!r} more than one weight")
-        found["weights"] = [values["weight"][at[c, servers[0]]] for c in row_contexts]
+
+def standings(result: Any, run: Run | None = None) -> tuple[tuple[Standing, ...], Comparisons]:
+    """The policies of a result of either model in order, and how the intervals of their differences were made."""
+    run = run or Run()
+    method: Any = run.method
+    found: list[Standing] = []
+    if isinstance(result, dispatch.Result):
+        measure: Any = run.measure
+        together = result.compare_all(measure, run.level, "best", method)
+        control = result.compare_all(measure, run.level, run.baseline, method) if run.baseline else None
+        places = result.rank(measure, run.level)
+        values = {place.name: place.value for place in places}
+    else:
+        together = result.compare_all(run.over, run.level, "best", method)
+        control = result.compare_all(run.over, run.level, run.baseline, method) if run.baseline else None
+        values = {place.name: place.regret for place in result.rank(run.over, run.level)}
+    order = list(values)
+    for name in order:
+        behind = None if name == order[0] else together.of(name, order[0])
+        against = None if control is None or name == run.baseline else control.of(name, str(run.baseline))
+        further = _further(result, name, run)
+        found.append(Standing(name, result.label(name), values[name], behind, against, further))
+    return tuple(found), together
+
+
+def _further(result: Any, name: str, run: Run) -> dict[str, Estimate]:
+    """Beside what policies are ranked by."""
+    if isinstance(result, dispatch.Result):
+        further = {
+            "total_regret": result.total_regret(name, run.level),
+            "mean_sojourn_time": result.mean_sojourn_time(name, run.level),
+            "mean_number_in_system": result.mean_number_in_system(name, run.level),
+        }
+        further.pop(_ESTIMATES[run.measure])
+        return further
+    queue = result.mean_queue_length(name, run.level)
+    mean, low, high, sd = (float(column[-1]) for column in (queue.mean, queue.low, queue.high, queue.sd))
+    found = {"final_queue_length": Estimate(mean, low, high, sd, result.runs)}
+    if result.gives_up:
+        found["given_up"] = result.mean_given_up(name, level=run.level)
     return found
 
 
-def _read_outcomes(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Arguments of ``from_outcomes`` from a CSV file with a line per job.
-
-    ``outcome_columns`` names one column per server, ``feature_columns`` those that policies may know of a job.
-    """
-    for key in ("features", "outcomes"):
-        if key in given:
-            raise ValueError(f"[system] {key}: must be left out with file, the CSV file brings it")
-    path, header, rows = _read_csv(given, folder)
-    found = {key: value for key, value in given.items() if key not in _CSV_KEYS["outcomes"]}
-    for key, argument in (("feature_columns", "features"), ("outcome_columns", "outcomes")):
-        names = given.get(key)
-        if not isinstance(names, list) or not names:
-            raise ValueError(f"[system] {key}: must be a list of columns of {str(path)!r}: {', '.join(header)}")
-        for name in names:
-            if name not in header:
-                raise ValueError(f"[system] {key}: {str(path)!r} has no column {name!r}{nearest(str(name), header)}")
-        columns = [_numbers(path, header, rows, name) for name in names]
-        found[argument] = [list(row) for row in zip(*columns, strict=True)]
-    return found
+#: What the further estimates are called in a table.
+_WORDS = {
+    "final_queue_length": "final queue",
+    "given_up": "jobs given up",
+    "total_regret": "regret",
+    "mean_sojourn_time": "time in system",
+    "mean_number_in_system": "number in system",
+}
 
 
-def _table(where: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"[{where}] must be a table, not {value!r}")
-    return value
+def measured(result: Any, run: Run) -> tuple[str, str]:
+    """What policies are ranked by, in words, and its unit."""
+    return _MEASURES[run.measure] if isinstance(result, dispatch.Result) else ("mean regret", "jobs")
 
 
-def _known(where: str, given: Mapping[str, Any], allowed: Any, whose: str = "") -> None:
-    for key in given:
-        if key not in allowed:
-            kind = f"[{where}] {key}: no such key" if where else f"[{key}]: no such table"
-            raise ValueError(f"{kind}{f' of {whose}' if whose else ''}{nearest(key, allowed)}")
-
-
-def _count(where: str, given: Mapping[str, Any], key: str, least: int) -> None:
-    value = given[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"[{where}] {key}: must be a whole number of at least {least}, not {value!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def standings(result: Result, level: float = 0.95) -> tuple[Standing, ...]:
-    """Policies by mean regret. The differences' intervals hold together over all pairs, since the best is not known
-    beforehand."""
-    found = []
-    for place in result.rank(level=level):
-        queue = result.mean_queue_length(place.name)
-        mean, low, high, sd = (float(column[-1]) for column in (queue.mean, queue.low, queue.high, queue.sd))
-        final = Estimate(mean, low, high, sd, result.runs)
-        found.append(Standing(place.name, result.label(place.name), place.regret, place.behind, final))
-    return tuple(found)
-
-
-def standings_table(found: Sequence[Standing], title: str) -> Table:
+def standings_table(found: Sequence[Standing], together: Comparisons, result: Any, run: Run, title: str) -> Table:
     """The comparison as a table, best policy first."""
     best = found[0].name
-    rows = tuple(
-        (
-            standing.name,
-            interval(standing.regret.mean, standing.regret.low, standing.regret.high),
-            ""
-            if standing.behind is None
-            else interval(standing.behind.mean, standing.behind.low, standing.behind.high),
-            interval(standing.final_queue.mean, standing.final_queue.low, standing.final_queue.high),
-        )
-        for standing in found
-    )
-    return Table(
-        title,
-        ("policy", "mean regret", f"behind {best}", "final queue"),
-        rows,
-        note="In jobs, with 95% intervals over runs. Those of the third column, paired by run, hold together for whichever "
-        "policy is truly best.",
-    )
+    what, unit = measured(result, run)
+    columns = ["policy", what]
+    if len(found) > 1:
+        columns += [f"behind {best}", "p"]
+    if run.baseline is not None:
+        columns.append(f"minus {run.baseline}")
+    columns += [_WORDS[key] for key in found[0].further]
+    rows = []
+    for standing in found:
+        row = [standing.name, _interval(standing.value)]
+        if len(found) > 1:
+            behind = standing.behind
+            row += ["", ""] if behind is None else [_interval(behind.difference), short(behind.p)]
+        if run.baseline is not None:
+            row.append("" if standing.against is None else _interval(standing.against.difference))
+        row += [_interval(estimate) for estimate in standing.further.values()]
+        rows.append(tuple(row))
+    note = f"In {unit}, {100 * run.level:g}% intervals over {result.runs} runs."
+    if len(found) > 1:
+        note += f" Differences are paired by run; those to {best}: {together.describe()}, whichever is truly best."
+    if run.baseline is not None:
+        note += f" Those to {run.baseline} hold together among themselves."
+    if "given_up" in found[0].further:
+        note += " A queue is kept short by giving up, too: look at both."
+    unstable = [name for name in result.policies if "unstable" in result.verdict[name]] if _routes(result) else []
+    if unstable:
+        note += f" Some runs of {', '.join(unstable)} were ended as unstable."
+    return Table(title, tuple(columns), tuple(rows), note=note)
 
 
-def winner(found: Sequence[Standing]) -> str:
+def _routes(result: Any) -> bool:
+    return isinstance(result, dispatch.Result)
+
+
+def winner(found: Sequence[Standing], what: str = "mean regret", unit: str = "jobs") -> str:
     """Who wins, by how much, in one sentence; or that the runs cannot tell."""
     first = found[0]
     if len(found) == 1:
-        return f"{first.name} is the only policy: mean regret {_jobs(first.regret)}."
+        return f"{first.name} is the only policy: {what} {_interval(first.value)} {unit}."
     second = found[1]
     assert second.behind is not None
-    beaten = [standing.name for standing in found[1:] if standing.behind is not None and standing.behind.low > 0]
+    beaten = [standing.name for standing in found[1:] if standing.behind and standing.behind.difference.low > 0]
+    behind = f"{_interval(second.behind.difference)} {unit}"
     if len(beaten) == len(found) - 1:
-        return f"{first.name} wins: its mean regret is {_jobs(second.behind)} below that of {second.name}, the next."
+        return f"{first.name} wins: its {what} is {behind} below that of {second.name}, the next."
     close = [standing.name for standing in found[1:] if standing.name not in beaten]
     others = f", and both are below {', '.join(beaten)}" if beaten and len(close) == 1 else ""
     return (
-        f"{first.name} has the smallest mean regret, but {first.regret.runs} runs cannot tell it from {' or '.join(close)}: "
-        f"{second.name} is {_jobs(second.behind)} behind{others}."
+        f"{first.name} has the smallest {what}, but {first.value.runs} runs cannot tell it from {' or '.join(close)}: "
+        f"{second.name} is {behind} behind{others}."
     )
 
 
-def _jobs(estimate: Estimate | Difference) -> str:
-    return f"{interval(estimate.mean, estimate.low, estimate.high)} jobs"
+def _interval(estimate: Estimate | Difference) -> str:
+    return interval(estimate.mean, estimate.low, estimate.high)
 
 
-def draw(result: Result) -> Any:
-    """Regret of every policy over rounds. Where the largest would flatten the others the axis is logarithmic above 1."""
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+
+def draw(result: Any) -> Any:
+    """Regret of every policy over time. Where the largest would flatten the others the axis is logarithmic above 1."""
+    if isinstance(result, dispatch.Result):
+        return result.plot()
     figure = result.plot(window=25 if result.rounds >= 250 else 1)
     means = [abs(result.mean_regret(name).mean) for name in result.policies]
-    if max(means) > _SPREAD * max(min(means), 0.05):
-        from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
-
+    if _spread(means):
         axes = figure.axes[0]
         low, high = axes.get_ylim()
-        axes.set_yscale("symlog", linthresh=1.0)
+        _logarithmic(axes)
         axes.set_ylim(max(low, -1.0), high)
-        axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1.0, subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_ylabel(f"{axes.get_ylabel()}, logarithmic above 1")
     return figure
 
 
-def conclude(result: Result, out: Path, title: str, extra: Mapping[str, Any] | None = None) -> Comparison:
-    """Rank the policies of a result, draw their regret, and write figure and JSON to `out`."""
-    found = standings(result)
-    sentence = winner(found)
-    table = standings_table(found, title)
+def _spread(means: Sequence[float]) -> bool:
+    sizes = [abs(mean) for mean in means if math.isfinite(mean)]
+    return bool(sizes) and max(sizes) > _SPREAD * max(min(sizes), 0.05)
+
+
+def _logarithmic(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator, SymmetricalLogLocator
+
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1.0, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_ylabel(f"{axes.get_ylabel()}, logarithmic above 1")
+
+
+def draw_summary(cells: Sequence[Cell], parts: Sequence[Comparison], what: str, unit: str) -> Any:
+    """Every policy's mean on every system: over the grid's values where it has one axis of numbers, else side by side."""
+    from matplotlib.figure import Figure
+
+    numbers = _one_axis(cells)
+    names = parts[0].result.policies
+    figure = Figure(figsize=(8.0 if numbers else max(8.0, 1.1 * len(parts) + 2.0), 5.0), layout="constrained")
+    axes = figure.add_subplot()
+    found = [{standing.name: standing.value for standing in part.standings} for part in parts]
+    # Side by side, so that intervals do not hide each other.
+    step = (max(numbers[1]) - min(numbers[1])) / 100.0 if numbers else 0.5 / max(1, len(names) - 1)
+    for position, name in enumerate(names):
+        values = [standing[name] for standing in found]
+        mean = [value.mean for value in values]
+        bars = [[m - value.low for m, value in zip(mean, values, strict=True)], [v.high - v.mean for v in values]]
+        look = style(position)
+        shift = step * (position - 0.5 * (len(names) - 1))
+        places = [x + shift for x in (numbers[1] if numbers else range(len(parts)))]
+        axes.errorbar(
+            places,
+            mean,
+            yerr=bars,
+            label=label_of(parts[0].result.label(name), name),
+            color=look["color"],
+            linestyle=look["linestyle"] if numbers else "none",
+            marker="o",
+            markersize=4,
+            capsize=2,
+        )
+    axes.set_ylabel(f"{what} ({unit})")
+    if _spread([value.mean for standing in found for value in standing.values()]):
+        _logarithmic(axes)
+    axes.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    if numbers:
+        axes.set_xlabel(numbers[0])
+    else:
+        axes.set_xticks(range(len(parts)), [part.name for part in parts])
+        if sum(len(part.name) for part in parts) > 60:
+            axes.tick_params(axis="x", labelrotation=20)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
+    return figure
+
+
+def _one_axis(cells: Sequence[Cell]) -> tuple[str, list[float]] | None:
+    """The grid's only axis and its values, where they are different numbers."""
+    keys = {key for cell in cells for key in cell.grid}
+    if len(keys) != 1:
+        return None
+    key = keys.pop()
+    values = [cell.grid.get(key) for cell in cells]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    numbers = [float(value) for value in values if value is not None]
+    return (key, numbers) if len(set(numbers)) == len(cells) else None
+
+
+# --- concluding ------------------------------------------------------------------------------------------------------
+
+
+def conclude(
+    result: Any, out: Path, title: str, extra: Mapping[str, Any] | None = None, run: Run | None = None, name: str = ""
+) -> Comparison:
+    """Rank the policies of a result, draw their regret, and write figure, table and JSON to `out`."""
+    run = run or Run()
+    found, together = standings(result, run)
+    what, unit = measured(result, run)
+    sentence = winner(found, what, unit)
+    table = standings_table(found, together, result, run, title)
     files = save_figure(draw(result), out, "figure")
+    value_key = _ESTIMATES[run.measure] if _routes(result) else "mean_regret"
+    length = {"arrivals": int(result.arrivals[-1])} if _routes(result) else {"rounds": result.rounds}
     results: dict[str, Any] = {
         "version": VERSION,
         "title": title,
-        "rounds": result.rounds,
+        **length,
         "runs": result.runs,
-        "seed": result.seed,
+        "seed": result.settings["seed"],
+        "level": run.level,
+        "ranked_by": value_key,
+        "intervals": together.describe(),
         **(extra or {}),
         "policies": [
             {
                 "name": standing.name,
                 "label": standing.label,
-                "mean_regret": estimate_json(standing.regret),
-                "behind_best": None if standing.behind is None else estimate_json(standing.behind),
-                "final_queue_length": estimate_json(standing.final_queue),
+                value_key: estimate_json(standing.value),
+                "behind_best": _pair_json(standing.behind),
+                **({} if run.baseline is None else {"minus_baseline": _pair_json(standing.against)}),
+                **{key: estimate_json(estimate) for key, estimate in standing.further.items()},
             }
             for standing in found
         ],
@@ -426,11 +393,95 @@ def conclude(result: Result, out: Path, title: str, extra: Mapping[str, Any] | N
     }
     files.append(write_text(out / "comparison.json", to_json(results) + "\n"))
     files.append(write_text(out / "comparison.md", f"# {title}\n\n{sentence}\n\n{table.markdown()}"))
-    return Comparison(result, found, found[0].name, sentence, table, tuple(files), results)
+    return Comparison(name or title, result, found, sentence, table, tuple(files), results)
 
 
-def compare(path: Path, out: Path, *, workers: int | None = None, progress: bool = False) -> Comparison:
-    """Run the experiment in a TOML file and write figure, rows and JSON to `out`.
+def _pair_json(pair: Pair | None) -> dict[str, Any] | None:
+    return None if pair is None else {**estimate_json(pair.difference), "adjusted_p": pair.p}
+
+
+def conclude_all(
+    title: str, cells: Sequence[Cell], results: Sequence[Any], run: Run, out: Path, *, runs_kept: bool = True
+) -> Found:
+    """Conclude on every system, and on all of them side by side where there are several."""
+    parts = []
+    for cell, result in zip(cells, results, strict=True):
+        folder = folder_of(out, cell, len(cells))
+        length = f"{result.arrivals[-1]:,} arrivals" if _routes(result) else f"{result.rounds} rounds"
+        heading = f"{cell.name}: {result.runs} runs of {length}"
+        part = conclude(result, folder, heading, {"settings": result.settings}, run, cell.name)
+        parts.append(part._replace(files=(*part.files, folder / "rows") if runs_kept else part.files))
+    if len(parts) == 1:
+        (only,) = parts
+        return Found((only,), (only.table,), (only.sentence,), only.files, only.results)
+    what, unit = measured(results[0], run)
+    table = summary_table(parts, what, unit, title)
+    sentences = summary_sentences(parts)
+    files = save_figure(draw_summary(cells, parts, what, unit), out, "summary")
+    summary = {
+        "version": VERSION,
+        "title": title,
+        "conclusions": list(sentences),
+        "systems": [{"name": part.name, **part.results} for part in parts],
+    }
+    files.append(write_text(out / "summary.json", to_json(summary) + "\n"))
+    lines = [f"# {title}", "", *(f"- {sentence}" for sentence in sentences), "", table.markdown()]
+    files.append(write_text(out / "summary.md", "\n".join([*lines, *(part.table.markdown() for part in parts)])))
+    everything = (*files, *(folder_of(out, cell, len(cells)) for cell in cells))
+    return Found(tuple(parts), (*(part.table for part in parts), table), sentences, everything, summary)
+
+
+def summary_table(parts: Sequence[Comparison], what: str, unit: str, title: str) -> Table:
+    """A row per system: every policy's mean, and which is best."""
+    names = list(dict.fromkeys(standing.name for part in parts for standing in part.standings))
+    rows = []
+    for part in parts:
+        values = {standing.name: standing.value for standing in part.standings}
+        means = [_interval(values[name]) if name in values else "" for name in names]
+        rows.append((part.name, *means, part.decided or "undecided"))
+    note = (
+        f"{what[:1].upper()}{what[1:]} in {unit}, each with its own interval. A best policy is named where its paired "
+    )
+    note += "differences to all others leave out 0 together; intervals hold per system, not over all systems at once."
+    return Table(title, ("system", *names, "best"), tuple(rows), note=note)
+
+
+def summary_sentences(parts: Sequence[Comparison]) -> tuple[str, ...]:
+    """Which policy is best on how many systems; and system by system where they are few."""
+    decided = [part.decided for part in parts]
+    counts = {name: decided.count(name) for name in dict.fromkeys(decided) if name is not None}
+    said = [f"{name} is best on {count} of {len(parts)} systems" for name, count in counts.items()]
+    if None in decided:
+        said.append(f"{decided.count(None)} are undecided")
+    return (f"{'; '.join(said)}.", *(f"{part.name}: {part.sentence}" for part in parts))
+
+
+def describe_json(experiment: Experiment) -> dict[str, Any]:
+    """What a folder says of the experiment in it: how policies are compared, and where each system's results are."""
+    return {
+        "title": experiment.title,
+        "model": experiment.model,
+        "version": VERSION,
+        "run": experiment.run._asdict(),
+        "systems": [
+            {"name": cell.name, "folder": cell.folder if len(experiment.cells) > 1 else "", "grid": cell.grid}
+            for cell in experiment.cells
+        ],
+        "policies": [policy.name for policy in experiment.policies],
+        "described": experiment.described,
+        "first_run": 0,
+        "runs": experiment.run.runs,
+    }
+
+
+def compare(
+    path: Path,
+    out: Path,
+    *,
+    workers: int | None = None,
+    progress: bool = False,
+) -> Found:
+    """Run the experiment in a TOML file, rank its policies on every system, and write everything to `out`.
 
     What an earlier, interrupted call left in `out` is taken up again.
 
@@ -440,21 +491,9 @@ def compare(path: Path, out: Path, *, workers: int | None = None, progress: bool
     """
     experiment = read(path)
     output_folder(out)
-    with Progress(experiment.runs, shown=progress) as shown:
-        try:
-            result = simulate(
-                experiment.system,
-                policies=list(experiment.policies),
-                rounds=experiment.rounds,
-                runs=experiment.runs,
-                seed=experiment.seed,
-                half_width=experiment.half_width,
-                workers=workers,
-                folder=out / "rows",
-                progress=shown.begin(path.name),
-            )
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    title = f"{experiment.system.name}: {result.runs} runs of {result.rounds} rounds"
-    found = conclude(result, out, title, {"settings": result.settings})
-    return found._replace(files=(*found.files, out / "rows"))
+    try:
+        results = play(experiment, out, workers=workers, progress=progress)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    write_text(out / EXPERIMENT, to_json(describe_json(experiment)) + "\n")
+    return conclude_all(experiment.title, experiment.cells, results, experiment.run, out)
