@@ -8,7 +8,7 @@ Section 5, Algorithm 1 and equations (1) to (4).)
 
 Comparisons between slacks, or between numbers of servers, are between different systems. They are paired by run all the
 same: run i has the same arrivals, service uniforms and first candidate for the true parameter in every system, so that
-the two regrets of a run are dependent (correlation about 0.7), and the mean of their differences over independent runs
+the two regrets of a run are dependent (correlation 0.6 to 0.75), and the mean of their differences over independent runs
 is the difference of the means, whose t interval is right whatever the dependence.
 """
 
