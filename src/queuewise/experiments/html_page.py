@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INTERVAL = re.compile(r"^(\S.*?) (\[[^\[\]]*\])$", re.DOTALL)
-_NUMBERS = "-−+[0123456789<∞"
+#: A cell that stands to the right, among numbers: one with its interval or unit, or "2 of 3".
+_NUMBER = re.compile(r"[-−+<±∞%×·.,\[\] \de]*|\d+ of \d+")
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
 
 STYLE = """
@@ -154,7 +155,7 @@ def table(found: Table) -> str:
         index > 0
         and index not in found.wide
         and any(row[index] for row in found.rows)
-        and all(not row[index] or row[index][0] in _NUMBERS for row in found.rows)
+        and all(_NUMBER.fullmatch(row[index]) or row[index] == "undefined" for row in found.rows)
         for index in range(len(found.columns))
     ]
     head = "".join(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: The page's name in the folder, unless another is asked for.
 PAGE = "report.html"
 #: Files beside results that say what was found, by the command that wrote them.
-FINDINGS = ("claims.json", "comparison.json", "replay.json", "sweep.json")
+FINDINGS = ("claims.json", "summary.json", "comparison.json", "replay.json", "sweep.json", "experiment.json")
 #: More results than this are listed without the full account of each.
 MOST_IN_FULL = 6
 #: A larger SVG file is left out for the PNG file of the same name.
@@ -65,6 +65,11 @@ class Found:
 
     where: str
     result: Any
+
+    @property
+    def label(self) -> str:
+        """Where it stood, without the folders that are called ``rows`` in any case; empty for the folder itself."""
+        return "/".join(part for part in Path(self.where).parts if part != "rows")
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -377,7 +382,7 @@ class _Writer:
                         f"{sure}."
                     )
                 self._table(wins)
-            table = tables.overview_table([(one.where, one.result.runs) for one in found], those, measure.words)
+            table = tables.overview_table([(one.label, one.result.runs) for one in found], those, measure.words)
             self._table(table, "Every result by " + measure.words if len(found) > 3 * MOST_IN_FULL else "")
             for one, here in lines:
                 self._json(one, here)
@@ -392,7 +397,7 @@ class _Writer:
     def _result(self, one: Found, accounts: Sequence[Account], prefix: str, single: bool) -> None:
         result = one.result
         if not single:
-            self._section(one.where or "This folder", f"{prefix}result")
+            self._section(one.label or "This folder", f"{prefix}result")
         for here in accounts:
             words = here.measure.words
             anchor = f"{prefix}{words.replace(' ', '-')}"
@@ -574,7 +579,7 @@ class _Writer:
         made = _made_by(results) or [str(v["version"]) for v in self.findings.values() if "version" in v][:1]
         rows = [("rows were made by", f"queuewise {and_(made)}")] if made else []
         rows += [(f"this page: {name}", version) for name, version in versions().items()]
-        self._table(Table("Versions", ("what", "version"), tuple(rows)))
+        self._table(Table("What made these numbers", ("what", "version"), tuple(rows)))
 
     def _json(self, one: Found, here: Account) -> None:
         self.results["results"].append(

@@ -171,7 +171,7 @@ def overview_table(found: Sequence[tuple[str, int]], accounts: Sequence[Account]
         if len(here.order) > 1:
             second = here.comparison(here.order[1])
             close = sum(here.comparison(name).difference.smaller != best for name in here.order[1:])
-            row += [here.order[1], estimate_text(second.difference), p_value(second.p), str(close) if close else "none"]
+            row += [here.order[1], estimate_text(second.difference), p_value(second.p), str(close)]
         else:
             row += [""] * 4
         rows.append(tuple(row))
@@ -210,16 +210,16 @@ def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
         rows.append(
             (
                 "" if text == previous else text,
+                str(claim["verdict"]),
                 str(claim["way"]),
                 str(claim["measured"]["text"]),
                 str(claim["interval"]["text"]),
-                str(claim["verdict"]),
             )
         )
         previous = text
     return Table(
-        "Claims",
-        ("claim", "measured over", "measured", "interval", "verdict"),
+        "Claims and verdicts",
+        ("claim", "verdict", "measured over", "measured", "interval"),
         tuple(rows),
         note="A claim holds if all its parts do (or as many as it needs) with their whole intervals, does not if a part is "
         "significantly opposite, and is undecided otherwise. A count has the interval [settings where it certainly holds, "

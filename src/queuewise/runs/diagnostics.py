@@ -120,6 +120,8 @@ def draw_distribution(axes: Axes, values: Mapping[str, Floats], places: Sequence
             _plain_ticks(axes, "x")
         else:
             axes.set_xscale("symlog", linthresh=1.0)
+            if lowest >= 0:
+                axes.set_xlim(left=-0.5)
         what += ", logarithmic" + ("" if lowest > 0 else " beyond ±1")
     axes.set_xlabel(what)
     _bare(axes)
