@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..bounds import Assumption, all_hold
 from ..fields import plain, require_count, require_number, require_positive
 
 Floats = npt.NDArray[np.float64]
@@ -136,15 +137,6 @@ class Draw(NamedTuple):
     service: Floats
 
 
-class Assumption(NamedTuple):
-    """One assumption of a theorem, checked on one system. `holds` is None where a sample cannot decide."""
-
-    name: str
-    holds: bool | None
-    value: Quantity
-    reason: str
-
-
 class TheoremCheck(NamedTuple):
     """The assumptions of one theorem, checked on one system."""
 
@@ -154,8 +146,7 @@ class TheoremCheck(NamedTuple):
     @property
     def holds(self) -> bool | None:
         """True if every assumption holds, False if one fails, None if it cannot be decided from a sample."""
-        verdicts = [assumption.holds for assumption in self.assumptions]
-        return False if False in verdicts else None if None in verdicts else True
+        return all_hold(self.assumptions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
