@@ -290,7 +290,8 @@ def _value(key: str, parameter: inspect.Parameter, said: str) -> Schema:
     words = [kinds[word] for word in re.findall(r"\w+", annotation) if word in kinds]
     found: Schema = {"description": said} if said else {}
     if any(mark in annotation for mark in ("ArrayLike", "Sequence", "tuple", "list")):
-        found["type"] = "array"
+        # A name or several: "str | Sequence[str]".
+        found["type"] = ["string", "array"] if re.match(r"str \|", annotation) else "array"
     elif len(words) == 1:
         found["type"] = words[0]
     if key in _WORDS and key != "ties":
