@@ -193,3 +193,50 @@ def test_a_replay_sorts_and_drops_on_request(tmp_path: Path, capsys) -> None:
     assert run([*arguments, "--sort", "--drop-bad", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["log"]["jobs"] == 3 and found["log"]["dropped"] == {"lines with 'size' not above 0": 1}
+
+
+def test_a_sweep_is_played_in_parts_merged_and_reported(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD.replace("slack = 0.1", "grid.slack = [0.1, 0.15]"))
+    assert run(["sweep", str(file), "--list"]) == 0
+    assert "slack=0.15" in capsys.readouterr().out
+    for part in ("1/2", "2/2"):
+        assert run(["sweep", str(file), "--part", part, "--out", str(tmp_path / part[0])]) == 0
+    merged = ["sweep", "--merge", str(tmp_path / "1"), "--merge", str(tmp_path / "2"), "--out", str(tmp_path / "all")]
+    capsys.readouterr()
+    assert run([*merged, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(system["name"], system["runs"]) for system in found["systems"]] == [("slack=0.1", 4), ("slack=0.15", 4)]
+    assert run(["report", str(tmp_path / "all")]) == 0
+    page = tmp_path / "all" / "report.html"
+    assert str(page) in capsys.readouterr().out
+    assert "slack=0.15" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare"], "file: name a TOML file"),
+        (["sweep"], "file: name a TOML file that describes systems and policies, or folders to --merge"),
+        (["sweep", "mine.toml", "--part", "3/2"], "part: must be such as 2/5"),
+        (["sweep", "mine.toml", "--merge", "a"], "merge: takes folders alone"),
+        (["sweep", "--merge", "a", "--merge", "b"], "out: name a folder for what is merged"),
+        (["sweep", "--merge", "a", "--merge", "b", "--out", "c"], "merge: a has no experiment.json"),
+        (["report", "nowhere"], "nowhere"),
+        (["reproduce", "wise-figure-1", "--set", "pool=3"], "pool: wise-figure-1 has no parameters to set"),
+        (["reproduce", "cqb-eta-2-figure-1", "--set", "poll=3"], "did you mean 'pool'"),
+    ],
+)
+def test_a_mistake_about_files_and_folders_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, arguments: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_the_schema_is_printed(capsys) -> None:
+    assert run(["compare", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "An experiment of Queuewise"
