@@ -80,6 +80,25 @@ def test_capacities_are_those_of_attempts_one_by_one(limit: int | None) -> None:
     assert found.matched.rate >= max(found.single.rate, found.router.rate)
 
 
+def test_a_router_is_worth_what_the_features_tell_of_jobs_it_has_not_seen() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=400)
+    told = np.where(x[:, None] > 0, [0.9, 0.2], [0.2, 0.9])
+    for outcomes, more in ((told, 1.5), (told[rng.permutation(400)], 1.0)):
+        names = tuple(f"{i:03d}" for i in range(400))
+        record = RecordedOutcomes(names, ("a", "b"), ("x",), x[:, None], outcomes)
+        found = capacities(record.system(load=0.5))
+        assert found.held_out.success == pytest.approx(more * found.single.success, rel=0.12)
+        assert found.matched.success == pytest.approx(0.9)
+    # A feature per job is learned by heart, which is worth nothing to the others.
+    noise = RecordedOutcomes(
+        names[:40], ("a", "b"), tuple(names[:40]), 30 * np.eye(40), rng.integers(1, 10, (40, 2)) / 10
+    )
+    known = capacities(noise.system(load=0.5, scale=None))
+    assert known.router.success == pytest.approx(known.matched.success)
+    assert known.held_out.success <= known.single.success + 1e-9
+
+
 # --- the rules that know the record ----------------------------------------------------------------------------------
 
 

@@ -26,11 +26,14 @@ from ..runs.result import Result
 from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Difference, Estimate
 from ..scheduling import engine
-from ..scheduling.contexts.table import FiniteLaw
+from ..scheduling.contexts.table import FiniteLaw, ridge_logistic_fit
 from ..scheduling.policies import acqb, cqb_epsilon, cqb_eta_2, cqb_opt, q_ths, q_ucb, random, wise
 from ..scheduling.policy import Policy
 from ..scheduling.recorded import RecordedOutcomes, RecordedSystem, read_outcomes
 from ..scheduling.simulate import simulate
+from ..scheduling.systems import (
+    Floats,
+)
 from ..sheets import SheetError, find, read_sheet
 from . import offline
 from .registry import Outcome, Request
@@ -214,13 +217,29 @@ class Capacity(NamedTuple):
 
 @dataclass(frozen=True)
 class Capacities:
-    """The four ways of one case, from the record alone: the best single server, fallbacks, the fitted router, hindsight."""
+    """The ways of one case, from the record alone: the best single server, fallbacks, a fitted router (judged on what it was
+    fitted to, and on the half that it was not), hindsight."""
 
     server: str
     single: Capacity
     fallback: Capacity
     router: Capacity
+    held_out: Capacity
     matched: Capacity
+
+    def ways(self) -> dict[str, Capacity]:
+        """All of them by name."""
+        return {way: getattr(self, way) for way in WAYS}
+
+
+#: What the ways of :class:`Capacities` are called.
+WAYS = {
+    "single": "best single server",
+    "fallback": "the next server after a failure",
+    "router": "router fitted to the features",
+    "held_out": "router, judged on jobs it was not fitted to",
+    "matched": "best server of each job (hindsight)",
+}
 
 
 @dataclass(frozen=True)
@@ -264,8 +283,14 @@ def read_case(case: Case) -> RecordedOutcomes:
     return read_outcomes(case.file, **case.reading)
 
 
-def capacities(system: RecordedSystem) -> Capacities:
-    """What each way of sending jobs carries, exact for the finite law of the record."""
+def capacities(system: RecordedSystem, outcomes: Floats | None = None) -> Capacities:
+    """What each way of sending jobs carries, exact for the finite law of the record.
+
+    Parameters
+    ----------
+    system : of recorded outcomes.
+    outcomes : float64[jobs, servers], what a router is fitted to where that is not the law's own probabilities.
+    """
     law = system.law
     assert isinstance(law, FiniteLaw)  # from_outcomes builds no other
     order = offline.by_success(system)
@@ -276,8 +301,25 @@ def capacities(system: RecordedSystem) -> Capacities:
         _same_again(law, law.probabilities[:, order[0]]),
         _in_turn(law, law.probabilities[:, order]),
         _same_again(law, law.probabilities[rows, routed]),
+        _same_again(law, law.probabilities[rows, _unseen(law, law.probabilities if outcomes is None else outcomes)]),
         _same_again(law, law.probabilities.max(axis=1)),
     )
+
+
+def _unseen(law: FiniteLaw, outcomes: Floats) -> Any:
+    """The server of each job that a logistic regression on the other half of the jobs thinks best: int64[rows]."""
+    jobs, dimension, servers = law.features.shape
+    half = np.arange(jobs) % 2
+    found = np.zeros(jobs, dtype=np.int64)
+    for judged in (0, 1):
+        fitted = half != judged
+        if not fitted.any():
+            continue
+        pairs = law.features[fitted].transpose(0, 2, 1).reshape(-1, dimension)
+        weights = law.weights[fitted] * jobs
+        theta = ridge_logistic_fit(pairs, outcomes[fitted].ravel(), np.repeat(weights, servers), ridge=1.0)
+        found[~fitted] = np.einsum("rdk,d->rk", law.features[~fitted], theta).argmax(axis=1)
+    return found
 
 
 def _same_again(law: FiniteLaw, probability: Any) -> Capacity:
@@ -377,22 +419,22 @@ def capacity_table(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]])
     """What can be carried, and by whom."""
     rows = []
     for case, system, known in found.values():
-        ways = (known.single, known.fallback, known.router, known.matched)
+        ways = known.ways().values()
         rows.append(
             (
                 case.words,
                 f"{len(system.job_ids)}",
                 known.server,
-                *(f"{way.success:.3f}" for way in (known.single, known.router, known.matched)),
+                *(f"{way.success:.3f}" for way in (known.single, known.router, known.held_out, known.matched)),
                 *(f"{way.rate:.3f}" for way in ways),
                 *(_percent(way.given_up) for way in ways),
             )
         )
     columns = (
         *("case", "jobs", "best single server"),
-        *("success\nsingle", "router", "matched"),
-        *("capacity\nsingle", "fallback", "router", "matched"),
-        *("given up\nsingle", "fallback", "router", "matched"),
+        *("success\nsingle", "router", "held out", "matched"),
+        *("capacity\nsingle", "fallback", "router", "held out", "matched"),
+        *("given up\nsingle", "fallback", "router", "held out", "matched"),
     )
     return Table(
         "What can be carried",
@@ -400,7 +442,8 @@ def capacity_table(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]])
         tuple(rows),
         note="Exact for the record. success: of a first attempt; capacity: jobs per round at most, 1 / E[attempts]; given up: "
         f"share of jobs that fail {MAX_ATTEMPTS} times (repeat). router: a logistic regression on the whole record, judged on "
-        "the record it was fitted to (in 'fit' it is the truth); matched: the best server of each job, by hindsight alone.",
+        "the record it was fitted to (in 'fit' it is the truth); held out: fitted to half of the jobs and judged on the other; "
+        "matched: the best server of each job, by hindsight alone.",
         wide=(0,),
     )
 
@@ -523,11 +566,14 @@ def sentences(
     """What was found, a sentence or two per case."""
     said = []
     for case, _, known in found.values():
-        gain, hindsight = (way.rate / known.single.rate - 1.0 for way in (known.router, known.matched))
+        gain, honest, hindsight = (
+            way.rate / known.single.rate - 1.0 for way in (known.router, known.held_out, known.matched)
+        )
+        in_turn = known.fallback.rate / known.single.rate - 1.0
         text = (
             f"{case.words}: sending all jobs to {known.server} carries {known.single.rate:.3f} jobs per round; a router fitted "
-            f"to the features {_more(gain)}, hindsight {_more(hindsight)}, trying the next server after a failure "
-            f"{_more(known.fallback.rate / known.single.rate - 1.0)}."
+            f"to the features {_more(gain)} (on jobs that it has not seen, {_more(honest)}), hindsight {_more(hindsight)}, "
+            f"trying the next server after a failure {_more(in_turn)}."
         )
         own = [one for one in settings if one.case is case]
         for one in own:
@@ -551,7 +597,8 @@ _PAYS = {"pays": "pays", "costs": "costs", "undecided": "makes no difference tha
 
 
 def _more(share: float) -> str:
-    return f"{abs(share):.0%} {'more' if share >= 0 else 'less'}"
+    text = f"{abs(share):.0%}"
+    return "as much" if text == "0%" else f"{text} {'more' if share > 0 else 'less'}"
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -561,19 +608,12 @@ def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]
     """What each way carries, as bars."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 0.62 * len(found) + 1.5), layout="constrained")
+    figure = Figure(figsize=(9.0, 0.72 * len(found) + 1.5), layout="constrained")
     axes = figure.add_subplot()
-    ways = ("single", "fallback", "router", "matched")
-    labels = (
-        "best single server",
-        "the next server after a failure",
-        "router fitted to the features",
-        "best server of each job (hindsight)",
-    )
-    for i, (way, label) in enumerate(zip(ways, labels, strict=True)):
-        places = np.arange(len(found)) + (i - 1.5) * 0.2
-        rates = [getattr(known, way).rate for _, _, known in found.values()]
-        axes.barh(places, rates, height=0.18, color=style(i)["color"], label=label)
+    for i, (way, label) in enumerate(WAYS.items()):
+        places = np.arange(len(found)) + (i - (len(WAYS) - 1) / 2) * 0.16
+        rates = [known.ways()[way].rate for _, _, known in found.values()]
+        axes.barh(places, rates, height=0.145, color=style(i)["color"], label=label)
     axes.set_yticks(np.arange(len(found)), [case.words for case, _, _ in found.values()])
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel("capacity: jobs per round, at most")
@@ -697,7 +737,7 @@ def run(request: Request) -> Outcome:
         record = read_case(case)
         # The load does not matter to what can be carried.
         system = record.system(load=0.5, name=case.words, **case.building)
-        known[case.name] = (case, system, capacities(system))
+        known[case.name] = (case, system, capacities(system, record.outcomes))
         if case.played:
             plan += [(case, record, load) for load in loads_of(known[case.name][2], loads)]
     settings: list[Setting] = []
@@ -762,7 +802,6 @@ def _report(
 
 
 def _case_json(case: Case, system: RecordedSystem, known: Capacities) -> dict[str, Any]:
-    ways = {way: getattr(known, way) for way in ("single", "fallback", "router", "matched")}
     return {
         "name": case.name,
         "title": case.words,
@@ -771,7 +810,7 @@ def _case_json(case: Case, system: RecordedSystem, known: Capacities) -> dict[st
         "features": list(system.feature_names),
         "notes": list(system.notes),
         "best_single_server": known.server,
-        **{way: {**found._asdict(), "capacity": found.rate} for way, found in ways.items()},
+        **{way: {**found._asdict(), "capacity": found.rate} for way, found in known.ways().items()},
     }
 
 
