@@ -22,6 +22,7 @@ from queuewise.experiments.claims import Claim, Part, claims_table, parts_table
 from queuewise.experiments.compare import conclude
 from queuewise.experiments.html_report import report
 from queuewise.experiments.report import Table, to_json
+from queuewise.loading import pool
 from queuewise.runs.result import ORACLE, Result, Rows, Summed
 from queuewise.runs.statistics import Estimate
 
@@ -220,6 +221,16 @@ def test_moments_alone(tmp_path: Path) -> None:
     assert "keep='moments'" in page.text and "The runs themselves were not kept" in page.text
     assert "unknown" in [row[-1] for row in page.rows]  # the share of runs
     assert len(page.pictures) == 2
+
+
+def test_pooled_runs_of_two_seeds(tmp_path: Path) -> None:
+    whole = pool([scheduling(seed=3), scheduling(seed=5)])
+    whole.save(tmp_path / "rows")
+    found = report(tmp_path)
+    page = checked(found.path)
+    assert "over 40 runs of 30 rounds, seeds 3 and 5" in page.text
+    assert "seed 5, first run 0, runs 20" in page.text and "numbers of runs" not in page.text
+    assert found.results["results"][0]["seed"] == [3, 5]
 
 
 def test_the_output_of_compare(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from .._version import VERSION
 from ..dispatch.result import Result as DispatchResult
 from ..loading import load
 from ..runs import diagnostics
-from ..runs.result import Result
+from ..runs.result import Described, Result
 from ..runs.store import SETTINGS
 from . import html_page as html
 from . import html_tables as tables
-from .accounts import DISPATCH, SCHEDULING, Account, Measure, account, and_, conclusion, estimate_text, value_text
+from .accounts import DISPATCH, SCHEDULING, Account, account, and_, conclusion, estimate_text, value_text
 from .compare import draw
 from .report import Table, estimate_json, output_folder, short, to_json, write_text
 
@@ -61,19 +61,31 @@ class Report(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """A result and where it stood, relative to the folder ("" for the folder itself)."""
+    """A result and what it says.
+
+    Attributes
+    ----------
+    where : str
+        Its path below the folder; empty for the folder itself.
+    described : Described
+        Its settings.
+    runs : int
+    accounts : tuple of Account
+        One by each measure.
+    result : Result or None
+        None where results are many, so that only one is in memory at a time.
+    """
 
     where: str
+    described: Described
+    runs: int
+    accounts: tuple[Account, ...]
     result: Any
 
     @property
     def label(self) -> str:
         """Where it stood, without the folders that are called ``rows`` in any case; empty for the folder itself."""
         return "/".join(part for part in Path(self.where).parts if part != "rows")
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        return DISPATCH if isinstance(self.result, DispatchResult) else SCHEDULING
 
 
 def report(folder: Path, out: Path | None = None) -> Report:
@@ -129,21 +141,27 @@ def _findings(folder: Path) -> dict[str, Any]:
 def _results(folder: Path) -> tuple[list[Found], list[str]]:
     """Every result below a folder, in order of their paths with numbers in them as numbers, and what was left out."""
     found, notes = [], []
-    for path in sorted(folder.rglob(SETTINGS), key=lambda path: _natural(path.parent.relative_to(folder).as_posix())):
-        where = path.parent.relative_to(folder).as_posix()
+    paths = [path.parent for path in folder.rglob(SETTINGS)]
+    paths.sort(key=lambda path: _natural(path.relative_to(folder).as_posix()))
+    full = len(paths) <= MOST_IN_FULL
+    for path in paths:
+        where = path.relative_to(folder).as_posix()
         where = "" if where == "." else where
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                result = load(path.parent)
+                result = load(path)
             except ValueError as error:
                 notes.append(f"{where or folder.name} is left out: {error}.")
                 continue
         notes += [f"{where or folder.name}: {warning.message}." for warning in caught]
-        if isinstance(result, Result | DispatchResult):
-            found.append(Found(where, result))
-        else:
+        if not isinstance(result, Result | DispatchResult):
             notes.append(f"{where or folder.name} is left out: its model has no comparison of policies by queues.")
+            continue
+        measures = DISPATCH if isinstance(result, DispatchResult) else SCHEDULING
+        accounts = tuple(account(result, measure, full) for measure in measures)
+        described = Described(result.settings, result.first_run)
+        found.append(Found(where, described, result.runs, accounts, result if full else None))
     return found, notes
 
 
@@ -237,8 +255,6 @@ class _Writer:
         return folder.resolve().name or "Results"
 
     def write(self, results: Sequence[Found], pictures: Sequence[Path]) -> None:
-        full = len(results) <= MOST_IN_FULL
-        accounts = [[account(one.result, measure, full) for measure in one.measures] for one in results]
         claims = self.findings.get("claims.json")
         single = len(results) == 1
         if claims is not None:
@@ -246,18 +262,18 @@ class _Writer:
                 self._claims(claims)
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"folder: {self._folder / 'claims.json'} is damaged ({error!r})") from error
-        self._conclude(results, accounts, claims is not None)
+        self._conclude(results, claims is not None)
         # Figures of a single result are drawn again below, from its rows, with what is said about them.
         if pictures and not (single and claims is None):
             self._section("Figures", "figures")
             for path in pictures:
                 self._picture(path)
         if len(results) > 1:
-            self._overview(results, accounts)
-        if full:
-            for number, (one, here) in enumerate(zip(results, accounts, strict=True), 1):
-                self._result(one, here, "" if single else f"{number}-", single)
-        elif results:
+            self._overview(results)
+        for number, one in enumerate(results, 1):
+            if one.result is not None:
+                self._result(one, "" if single else f"{number}-", single)
+        if any(one.result is None for one in results):
             self.pieces.append(
                 html.paragraph(
                     f"With more than {MOST_IN_FULL} results, each is summed up by a line. The full account of one is what "
@@ -309,17 +325,19 @@ class _Writer:
 
     def _summary(self, results: Sequence[Found]) -> str:
         if len(results) > 1:
-            runs = sorted({one.result.runs for one in results})
+            runs = sorted({one.runs for one in results})
             each = f"{runs[0]} runs" if len(runs) == 1 else f"{runs[0]} to {runs[-1]} runs"
             return f"{len(results)} results of {each} each. Made by queuewise {and_(_made_by(results))}."
-        result = results[0].result
-        size = f"{result.arrivals[-1]} arrivals" if isinstance(result, DispatchResult) else f"{result.rounds} rounds"
-        policies = f"{len(result.policies)} polic{'y' if len(result.policies) == 1 else 'ies'}"
-        runs_word = f"{result.runs} run{'s' * (result.runs != 1)}"
-        model = "dispatching" if isinstance(result, DispatchResult) else "scheduling"
+        (one,) = results
+        settings = one.described.settings
+        routes = settings.get("model") == "dispatch"
+        size = f"{settings['arrivals']} arrivals" if routes else f"{settings['rounds']} rounds"
+        names = one.described.policies
+        seed = settings["seed"]
+        seeds = f"seeds {and_(list(map(str, seed)))}" if isinstance(seed, list) else f"seed {seed}"
         return (
-            f"{policies} of the {model} model over {runs_word} of {size}, seed {result.seed}. Made by queuewise "
-            f"{result.version}."
+            f"{len(names)} polic{'y' if len(names) == 1 else 'ies'} of the {'dispatching' if routes else 'scheduling'} model "
+            f"over {one.runs} run{'s' * (one.runs != 1)} of {size}, {seeds}. Made by queuewise {one.described.version}."
         )
 
     def _claims(self, claims: Mapping[str, Any]) -> None:
@@ -342,15 +360,15 @@ class _Writer:
             self.pieces.append(html.folded("The tables that the claims rest on", map(html.table, behind)))
         self.results["claims"] = list(claims.get("claims", []))
 
-    def _conclude(self, results: Sequence[Found], accounts: Sequence[Sequence[Account]], claimed: bool) -> None:
+    def _conclude(self, results: Sequence[Found], claimed: bool) -> None:
         for value in self.findings.values():
             for key in ("conclusions", "sentences"):
                 texts = value.get(key)
                 if not claimed and isinstance(texts, list):
                     self.sentences += [str(text) for text in texts]
         if len(results) == 1:
-            self.sentences += [conclusion(here, results[0].result.runs) for here in accounts[0]]
-            for here in accounts[0]:
+            self.sentences += [conclusion(here, results[0].runs) for here in results[0].accounts]
+            for here in results[0].accounts:
                 found = [
                     f"{here.measure.words} of {one.name}: {warning}"
                     for one in [*here.convergence.values(), *here.behind.values()]
@@ -361,15 +379,10 @@ class _Writer:
                     more = f" (under Convergence {'stand' if count > 1 else 'stands'} {count} more)" if count else ""
                     self.sentences.append(f"To be read with care: {found[0]}{more}.")
 
-    def _overview(self, results: Sequence[Found], accounts: Sequence[Sequence[Account]]) -> None:
+    def _overview(self, results: Sequence[Found]) -> None:
         self._section("All results", "all")
         for measure in (*SCHEDULING, *DISPATCH):
-            lines = [
-                (one, here)
-                for one, several in zip(results, accounts, strict=True)
-                for here in several
-                if here.measure == measure
-            ]
+            lines = [(one, here) for one in results for here in one.accounts if here.measure == measure]
             if not lines:
                 continue
             found, those = [one for one, _ in lines], [here for _, here in lines]
@@ -382,20 +395,20 @@ class _Writer:
                         f"{sure}."
                     )
                 self._table(wins)
-            table = tables.overview_table([(one.label, one.result.runs) for one in found], those, measure.words)
+            table = tables.overview_table([(one.label, one.runs) for one in found], those, measure.words)
             self._table(table, "Every result by " + measure.words if len(found) > 3 * MOST_IN_FULL else "")
             for one, here in lines:
                 self._json(one, here)
-        self._table(tables.policies_table([one.result for one in results]))
+        self._table(tables.policies_table([one.described for one in results]))
         self.pieces.append(
             html.folded(
                 "Settings of every result (JSON)",
-                [html.preformatted(to_json({one.where or ".": one.result.settings for one in results}))],
+                [html.preformatted(to_json({one.where or ".": one.described.settings for one in results}))],
             )
         )
 
-    def _result(self, one: Found, accounts: Sequence[Account], prefix: str, single: bool) -> None:
-        result = one.result
+    def _result(self, one: Found, prefix: str, single: bool) -> None:
+        result, accounts = one.result, one.accounts
         if not single:
             self._section(one.label or "This folder", f"{prefix}result")
         for here in accounts:
@@ -533,10 +546,11 @@ class _Writer:
         system = settings.pop("system", {})
         settings.pop("policies", None)
         settings.pop("version", None)
-        numbers = f"{result.first_run} to {result.first_run + result.runs - 1}"
+        if "pooled" not in settings:  # else it says which runs there are
+            settings = {"numbers of runs": f"{result.first_run} to {result.first_run + result.runs - 1}", **settings}
         both = [
             tables.settings_table("System", system if isinstance(system, Mapping) else {"system": system}),
-            tables.settings_table("Runs", {"runs": result.runs, "numbers of runs": numbers, **settings}),
+            tables.settings_table("Runs", {"runs": result.runs, **settings}),
         ]
         self.tables += both
         self.pieces.append(html.beside(map(html.table, both)))
@@ -587,9 +601,9 @@ class _Writer:
                 "result": one.where,
                 "measure": here.measure.words,
                 "unit": here.measure.unit,
-                "runs": one.result.runs,
-                "seed": one.result.seed,
-                "version": one.result.version,
+                "runs": one.runs,
+                "seed": one.described.settings["seed"],
+                "version": one.described.version,
                 "order": here.order,
                 "means": {name: estimate_json(here.means[name]) for name in here.order},
                 "method": here.pairs.method,
@@ -619,7 +633,7 @@ class _Writer:
 
 
 def _made_by(results: Sequence[Found]) -> list[str]:
-    return sorted({one.result.version for one in results})
+    return sorted({one.described.version for one in results})
 
 
 def _figure(width: float, height: float) -> Figure:

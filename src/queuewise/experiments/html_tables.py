@@ -284,6 +284,8 @@ def _value(value: Any) -> str:
         return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')} {_value(item)}" for key, item in value.items())
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]
     text = ", ".join(map(_value, value)) if isinstance(value, list) else str(value)
