@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 
 def largest_t(table: np.ndarray, counts: np.ndarray) -> list[float]:
@@ -44,3 +44,10 @@ def ratios_that_fit(a: np.ndarray, b: np.ndarray, level: float, grid: np.ndarray
         d = a - rho * b
         keep.append(abs(d.mean()) <= reach * d.std(ddof=1) / math.sqrt(n))
     return grid[np.array(keep)]
+
+
+def below(t: float, degrees: int, centre: float) -> float:
+    """P(T ≤ t) of the noncentral t distribution by its definition, over a million equally likely values of S."""
+    shares = (np.arange(1_000_000) + 0.5) / 1_000_000
+    s = np.sqrt(stats.chi2.ppf(shares, degrees) / degrees)
+    return float(special.ndtr(t * s - centre).mean())

@@ -44,6 +44,16 @@ def test_standardised_is_the_noncentral_t(mean: float, n: int) -> None:
     assert (turned.value, turned.low, turned.high) == pytest.approx((-found.value, -found.high, -found.low))
 
 
+@pytest.mark.parametrize(("d", "n"), [(20.0, 2), (3.0, 3), (140.0, 3), (150.0, 20), (1e4, 20), (1e3, 5000), (-1e9, 5)])
+def test_standardised_far_out(d: float, n: int) -> None:
+    """Where SciPy's distribution function gives up, and where the normal part no longer matters."""
+    found = standardised(Moments(n, np.array(d), np.array(n - 1.0)), 0.9)
+    low, high = sorted((abs(found.low), abs(found.high)))
+    root = math.sqrt(n)
+    assert twin.below(abs(d) * root, n - 1, low * root) == pytest.approx(0.95, abs=1e-4)
+    assert twin.below(abs(d) * root, n - 1, high * root) == pytest.approx(0.05, abs=1e-4)
+
+
 def test_standardised_covers() -> None:
     trials, delta = 250, 0.8
     hits = 0

@@ -30,6 +30,8 @@ class Effect(NamedTuple):
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]" if self.defined else "undefined"
 
 
+#: Beyond this variance of tS, that of Z (which is 1) is left out of the noncentral t distribution.
+_LARGE = 1e4
 #: What is not known.
 UNDEFINED = Effect(math.nan, math.nan, math.nan)
 
@@ -83,17 +85,27 @@ def hedges(degrees: int) -> float:
 
 
 def _noncentrality(t: float, degrees: int, share: float) -> float:
-    """The noncentrality at which so large a share of the noncentral t distribution lies below t."""
+    """The noncentrality at which so large a share of the noncentral t distribution lies below t.
+
+    A share P(Z + δ ≤ tS) of it does, with Z normal and S² = χ²/degrees. So δ is a quantile of tS − Z, which for large t is one
+    of tS alone.
+    """
     from scipy import optimize, stats
 
     if t < 0.0:  # by symmetry, since SciPy's function is exact to more digits on this side
         return -_noncentrality(-t, degrees, 1.0 - share)
+    variance = t * t / (2.0 * degrees)  # of tS, about
+    if variance > _LARGE:
+        return t * math.sqrt(float(stats.chi2.isf(share, degrees)) / degrees)
 
     def excess(centre: float) -> float:
-        return float(stats.nct.cdf(t, degrees, centre)) - share
+        below = float(stats.nct.cdf(t, degrees, centre))
+        if math.isnan(below):  # SciPy gives up far out on either side
+            below = 1.0 if centre < t else 0.0
+        return below - share
 
     # The large-sample approximation, and a bracket around it that is widened until it holds the root.
-    spread = math.sqrt(1.0 + t * t / (2.0 * degrees))
+    spread = math.sqrt(1.0 + variance)
     middle, reach = t - float(stats.norm.ppf(share)) * spread, spread
     while excess(middle - reach) < 0.0 or excess(middle + reach) > 0.0:
         reach *= 2.0
