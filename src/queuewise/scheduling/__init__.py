@@ -8,6 +8,7 @@ expected excess over the oracle's queue, all on common random numbers.
 from . import policies, presets
 from .checks import check_policy
 from .contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
+from .coupling import attribute
 from .digits import digits_system
 from .policies.acqb import acqb
 from .policies.cqb_epsilon import cqb_epsilon
@@ -32,6 +33,7 @@ __all__ = [
     "Ticket",
     "Waiting",
     "acqb",
+    "attribute",
     "check_policy",
     "cqb_epsilon",
     "cqb_eta_2",
