@@ -51,6 +51,7 @@ a{color:var(--accent);text-underline-offset:.18em}
 .scroll:focus-visible{outline:2px solid var(--accent)}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums lining-nums;min-width:min(100%,28rem)}
 caption{caption-side:top;text-align:left;font-weight:600;padding:.2rem 0 .45rem}
+caption span{display:inline-block;max-width:calc(100vw - 2.2rem)}
 th,td{padding:.38rem .9rem .38rem 0;text-align:left;vertical-align:baseline}
 th:last-child,td:last-child{padding-right:.2rem}
 thead th,thead th.n{border-bottom:1.5px solid var(--ink);font-weight:600;vertical-align:bottom;
@@ -63,7 +64,7 @@ td .ci{color:var(--soft);font-size:.9em}
 td.wide,tbody th.wide{min-width:min(20rem,60vw)}
 tbody th.wide{font-weight:400;max-width:30rem}
 .holds{color:var(--good);font-weight:600}.fails{color:var(--bad);font-weight:600}
-.undecided{color:var(--open);font-weight:600}
+.undecided{color:var(--open);font-weight:600}td.holds,td.fails,td.undecided{white-space:nowrap}
 .beside{display:flex;flex-wrap:wrap;gap:0 4rem;align-items:flex-start}.beside>*{min-width:0;max-width:100%}
 .note{color:var(--soft);font-size:.89rem;margin:.35rem 0 1.2rem}
 figure{margin:1.2rem 0 1.6rem}
@@ -173,7 +174,7 @@ def table(found: Table) -> str:
     pieces = [
         f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">',
         "<table>",
-        f"<caption>{label}</caption>",
+        f"<caption><span>{label}</span></caption>",
         f"<thead><tr>{head}</tr></thead>",
         "<tbody>",
         *rows,

@@ -204,6 +204,7 @@ def wins_table(accounts: Sequence[Account], words: str) -> Table:
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+    """The claims of ``claims.json`` with their verdicts, a row per way of measuring."""
     rows, previous = [], ""
     for claim in claims:
         text = f"{claim['claim']} ({claim['reference']})"
@@ -230,6 +231,8 @@ def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def parts_table(claim: Mapping[str, Any]) -> Table:
+    """The parts of one claim of ``claims.json``. An end of an interval that is null is infinite."""
+
     def number(value: Any) -> float:
         return math.nan if value is None else float(value)
 
@@ -238,9 +241,9 @@ def parts_table(claim: Mapping[str, Any]) -> Table:
         value, low, high = (part[key] for key in ("value", "low", "high"))
         whole = value_text(number(value), -math.inf if low is None else low, math.inf if high is None else high)
         rows.append(
-            (str(part["setting"]), whole, f"{part['direction']} {number(part['bound']):g}", str(part["verdict"]))
+            (str(part["setting"]), str(part["verdict"]), whole, f"{part['direction']} {number(part['bound']):g}")
         )
-    return Table(f"{claim['claim']} ({claim['way']})", ("setting", "measured", "claimed", "verdict"), tuple(rows))
+    return Table(f"{claim['claim']} ({claim['way']})", ("setting", "verdict", "measured", "claimed"), tuple(rows))
 
 
 def markdown_tables(path: Path) -> list[Table]:
