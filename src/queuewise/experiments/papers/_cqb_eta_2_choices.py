@@ -57,7 +57,8 @@ class Choices:
     stable_within : float
         Jobs within which the final regrets for K = 3, 5 and 10 have to lie for "stable in K".
     choice_instances : int
-        Instances over which a choice's effect is measured, at most as many as there are fresh instances; 0 for no table.
+        Instances over which a choice's effect is measured, at most as many as there are fresh instances (and 10
+        with ``--quick``); 0 for no table.
     """
 
     parameter_bound: str | float
