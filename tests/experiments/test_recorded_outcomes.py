@@ -40,13 +40,6 @@ def system_of(limit: int | None = 4, rate: float = 0.2) -> RecordedSystem:
 # --- capacities ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [1, 4, None])
-def test_mean_attempts_are_those_of_a_sum_over_attempts(limit: int | None) -> None:
-    for p in (0.0, 1e-9, 0.3, 1.0) if limit else (0.05, 0.3, 1.0):
-        expected = sum((1 - p) ** n for n in range(limit or 2000))
-        assert offline.attempts_at(np.array([p]), limit)[0] == pytest.approx(expected, rel=1e-7)
-
-
 @pytest.mark.parametrize("limit", [1, 4, 7, None])
 def test_capacities_are_those_of_attempts_one_by_one(limit: int | None) -> None:
     system = system_of(limit)
@@ -139,6 +132,42 @@ def test_the_rules_are_policies_like_others() -> None:
         np.testing.assert_array_equal(compiled.queue_length[policy.name], plain.queue_length[policy.name])
 
 
+def test_hiding_features_changes_nothing_but_what_is_seen() -> None:
+    system = system_of()
+    hidden = recorded_outcomes.blind(system)
+    assert hidden.dimension == hidden.servers == 3 and hidden.max_attempts == 4
+    assert hidden.settings() != system.settings() and hidden.slack() == system.slack()
+    shown, unseen = (
+        qw.scheduling.simulate(one, ["oracle", "random", "cqb_opt"], rounds=200, runs=3, seed=4, trace=True)
+        for one in (system, hidden)
+    )
+    # The same arrivals, jobs and luck: who does not look at features does the same.
+    for name in ("oracle", "random"):
+        np.testing.assert_array_equal(shown.queue_length[name], unseen.queue_length[name])
+    # To who looks at nothing, all jobs are alike, and the earliest is served until it has left.
+    served = unseen.trace["cqb_opt"].job
+    assert all((np.diff(row[row >= 0]) >= 0).all() for row in served)
+    assert any((np.diff(row[row >= 0]) < 0).any() for row in shown.trace["cqb_opt"].job)
+
+
+def test_context_pays_where_features_tell_and_not_where_they_do_not() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.choice([-1.0, 1.0], 60)
+    told = np.where(x[:, None] > 0, [0.9, 0.2], [0.2, 0.9])
+    names = tuple(f"{i:03d}" for i in range(60))
+    for outcomes, pays in ((told, True), (told[rng.permutation(60)], False)):
+        system = RecordedOutcomes(names, ("a", "b"), ("x",), x[:, None], outcomes).system(load=0.8)
+        chosen = recorded_outcomes.policies(system)[:8]
+        shown = qw.scheduling.simulate(system, chosen, rounds=400, runs=6, seed=2)
+        hidden = qw.scheduling.simulate(recorded_outcomes.blind(system), chosen, rounds=400, runs=6, seed=2)
+        found = recorded_outcomes.what_context_pays(shown, hidden)
+        assert (found.high < 0) == pays
+        best = min(shown.mean_regret(name).mean for name in recorded_outcomes.CONTEXTUAL)
+        others = [hidden.mean_regret(name).mean for name in recorded_outcomes.CONTEXTUAL]
+        others += [shown.mean_regret(name).mean for name in recorded_outcomes.PLAIN]
+        assert found.mean == pytest.approx(best - min(others))
+
+
 def test_characters_are_counted_attempt_by_attempt(tmp_path: Path) -> None:
     system = system_of()
     chars = np.random.default_rng(1).integers(10, 1000, (12, 3))
@@ -225,8 +254,10 @@ def test_the_whole_command_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert setting["best_learner"] == min(learners, key=lambda name: regret[name]["mean"])
         assert setting["next_behind"]["mean"] >= 0
         with_features = min(regret[name]["mean"] for name in recorded_outcomes.CONTEXTUAL)
-        without = min(regret[name]["mean"] for name in recorded_outcomes.PLAIN)
-        assert setting["context_difference"]["mean"] == pytest.approx(with_features - without)
+        without = [regret[name]["mean"] for name in recorded_outcomes.PLAIN]
+        without += [hidden["mean"] for hidden in setting["mean_regret_features_hidden"].values()]
+        assert len(without) == 8
+        assert setting["context_difference"]["mean"] == pytest.approx(with_features - min(without))
         assert bool(setting["given_up"]) == (setting["case"] == "testgen-repeat")
     titles = [table.title for table in outcome.tables]
     assert titles[:3] == ["What can be carried", "Who wins under which load", "Mean regret of every policy"]

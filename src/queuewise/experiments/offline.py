@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..scheduling.contexts.outcomes import OutcomesSystem
-from ..scheduling.contexts.table import FiniteLaw
+from ..scheduling.contexts.table import FiniteLaw, attempts_needed
 from ..scheduling.policy import EXPLOIT, PerJob, Policy, Shape, Ticket, Waiting
 from ..scheduling.systems import Floats, Ints
 
@@ -85,17 +85,9 @@ def by_success(system: OutcomesSystem) -> Ints:
     return np.lexsort((-success, np.round(mean_attempts(law), 12))).astype(np.int64)
 
 
-def attempts_at(probability: Floats, limit: int | None) -> Floats:
-    """Mean attempts of a job until it is done, or given up after `limit`: ``1/p``, or ``(1 - (1 - p)^m) / p``."""
-    safe = np.where(probability > 0, probability, 1.0)
-    if limit is None:
-        return np.where(probability > 0, 1.0 / safe, np.inf)
-    return np.where(probability > 0, -np.expm1(limit * np.log1p(-np.minimum(safe, 1.0 - 1e-16))) / safe, float(limit))
-
-
 def mean_attempts(law: FiniteLaw) -> Floats:
     """``E[attempts]`` of every server that serves all jobs alone: float64[K]."""
-    return np.asarray(law.weights @ attempts_at(law.probabilities, law.max_attempts))
+    return np.asarray(law.weights @ attempts_needed(law.probabilities, law.max_attempts))
 
 
 def single(system: OutcomesSystem, *, name: str = "single") -> Policy:

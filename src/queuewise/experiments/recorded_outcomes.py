@@ -13,8 +13,9 @@ is worth. Next to the learners stand three rules that know the record (see :mod:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,9 +25,10 @@ from .._version import VERSION
 from ..runs.plot import save_figure, style
 from ..runs.result import Result
 from ..runs.simultaneous import Comparisons
-from ..runs.statistics import Difference, Estimate
+from ..runs.statistics import Difference, Estimate, simultaneous_level
+from ..runs.statistics import interval as estimated
 from ..scheduling import engine
-from ..scheduling.contexts.table import FiniteLaw, ridge_logistic_fit
+from ..scheduling.contexts.table import FiniteLaw, attempts_needed, ridge_logistic_fit
 from ..scheduling.policies import acqb, cqb_epsilon, cqb_eta_2, cqb_opt, q_ths, q_ucb, random, wise
 from ..scheduling.policy import Policy
 from ..scheduling.recorded import RecordedOutcomes, RecordedSystem, read_outcomes
@@ -244,12 +246,18 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One case at one load, played."""
+    """One case at one load, played.
+
+    regret, given_up : per policy · hidden : regret of learners from which the features are hidden · context : the best learner
+    with features minus the best without, paired by run, with an interval that holds for all such pairs together
+    """
 
     case: Case
     load: float
     system: RecordedSystem
     regret: Mapping[str, Estimate]
+    hidden: Mapping[str, Estimate]
+    context: Difference
     given_up: Mapping[str, float]
     pairs: Comparisons
     runs: int
@@ -258,10 +266,6 @@ class Setting:
     def order(self) -> list[str]:
         """Learners by mean regret."""
         return sorted((*CONTEXTUAL, *PLAIN), key=lambda name: self.regret[name].mean)
-
-    def best(self, names: Sequence[str]) -> str:
-        """The one of these with the smallest mean regret."""
-        return min(names, key=lambda name: self.regret[name].mean)
 
     def difference(self, first: str, second: str) -> Difference:
         """Paired difference; its interval holds with those of all other pairs of the setting."""
@@ -326,7 +330,7 @@ def _same_again(law: FiniteLaw, probability: Any) -> Capacity:
     """Every job to one server, however often it fails there."""
     limit = law.max_attempts
     lost = np.zeros_like(probability) if limit is None else (1.0 - probability) ** limit
-    attempts = offline.attempts_at(probability, limit)
+    attempts = attempts_needed(probability, limit)
     return Capacity(*(float(law.weights @ values) for values in (probability, attempts, lost)))
 
 
@@ -374,8 +378,8 @@ def at_load(case: Case, record: RecordedOutcomes, found: Capacities, load: float
     return record.system(arrival_rate=load * found.single.rate, name=case.words, **case.building)
 
 
-def summarise(case: Case, load: float, system: RecordedSystem, result: Result) -> Setting:
-    """What tables and figures need of a result, which may then be dropped."""
+def summarise(case: Case, load: float, system: RecordedSystem, result: Result, hidden: Result) -> Setting:
+    """What tables and figures need of two results, which may then be dropped."""
     given_up = {}
     if result.gives_up:
         arrivals = ROUNDS * system.arrival_rate
@@ -385,6 +389,8 @@ def summarise(case: Case, load: float, system: RecordedSystem, result: Result) -
         load,
         system,
         {name: result.mean_regret(name) for name in result.policies},
+        {name: hidden.mean_regret(name) for name in hidden.policies},
+        what_context_pays(result, hidden),
         given_up,
         result.compare_all(level=LEVEL),
         result.runs,
@@ -410,6 +416,44 @@ def lengths(case: Case, system: RecordedSystem, result: Result) -> tuple[dict[st
             done += int(trace.departure[run].sum())
         found[name] = Lengths(written / attempts, written / done)
     return found, dict(zip(system.server_names, table.mean(axis=0).tolist(), strict=True))
+
+
+def blind(system: RecordedSystem) -> RecordedSystem:
+    """The same jobs, servers and probabilities, of which a policy sees no features: all it can learn is how good each server is
+    on average. The same seed gives the same arrivals, jobs and luck."""
+    law = system.law
+    assert isinstance(law, FiniteLaw)  # from_outcomes builds no other
+    jobs, _, servers = law.features.shape
+    features = np.ascontiguousarray(np.broadcast_to(np.eye(servers), (jobs, servers, servers)))
+    hidden = FiniteLaw(features, law.probabilities, law.weights, law.max_attempts, servers)
+    fitted = ridge_logistic_fit(
+        np.eye(servers), law.weights @ law.probabilities, np.full(servers, float(jobs)), ridge=1.0
+    )
+    return replace(
+        system,
+        name=f"{system.name}, features hidden",
+        law=hidden,
+        theta=None,
+        feature_bound=1.0,
+        parameter_bound=float(np.linalg.norm(fitted)) or 1.0,
+        fitted_theta=fitted,
+        feature_names=(),
+        identification={**system.identification, "features": "hidden"},
+    )
+
+
+def what_context_pays(shown: Result, hidden: Result) -> Difference:
+    """The best learner with features minus the best without, paired by run.
+
+    Both were chosen by what they did in these runs, so the interval is Bonferroni's for all pairs.
+    """
+    with_features = {name: shown.run_means(name) for name in CONTEXTUAL}
+    without = {f"{name}, features hidden": hidden.run_means(name) for name in CONTEXTUAL}
+    without |= {name: shown.run_means(name) for name in PLAIN}
+    first = min(with_features, key=lambda name: float(with_features[name].mean()))
+    second = min(without, key=lambda name: float(without[name].mean()))
+    level = simultaneous_level(LEVEL, len(with_features) * len(without))
+    return Difference(*estimated(with_features[first] - without[second], level), first, second)
 
 
 # --- tables and sentences --------------------------------------------------------------------------------------------
@@ -453,7 +497,6 @@ def winners_table(settings: Sequence[Setting]) -> Table:
     rows, ends = [], []
     for i, one in enumerate(settings):
         first, second = one.order[:2]
-        context = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
         rows.append(
             (
                 one.case.words,
@@ -462,7 +505,8 @@ def winners_table(settings: Sequence[Setting]) -> Table:
                 _estimate(one.regret[first]),
                 second,
                 _difference(one.difference(second, first)),
-                _difference(context),
+                one.context.second,
+                _difference(one.context),
                 *(_difference(one.difference(first, name)) for name in ("fallback", "router")),
             )
         )
@@ -477,14 +521,16 @@ def winners_table(settings: Sequence[Setting]) -> Table:
             "its regret",
             "next",
             "next behind",
+            "best without features",
             "context",
             "minus\nfallback",
             "minus\nrouter",
         ),
         tuple(rows),
         note="load: of the best single server. Regret over 2,000 rounds in jobs, the distance to the oracle. context: the best "
-        "contextual learner minus the best that sees no features (negative: context pays). Differences are paired by run; "
-        "their intervals hold together for all pairs of policies of a row with 95% confidence.",
+        "contextual learner minus the best learner from which the features are hidden (negative: context pays), "
+        "with an interval for whichever of them are best. Differences are paired "
+        "by run; those of a row hold together for all pairs of policies with 95% confidence.",
         wide=(0,),
         sections=tuple(ends),
     )
@@ -503,7 +549,22 @@ def regret_table(settings: Sequence[Setting]) -> Table:
             )
             for one in settings
         ),
-        note="In jobs, with plain 95% intervals.",
+        note="In jobs, with plain 95% intervals. q_ucb takes a uniform server with probability min(1, 3 K ln(t)^2 / t), which "
+        f"is still {_uniform(5):.0%} in the last round with 5 servers and {_uniform(10):.0%} with 10.",
+        wide=(0,),
+    )
+
+
+def hidden_table(settings: Sequence[Setting]) -> Table:
+    """Mean regret of the contextual learners with the features hidden."""
+    return Table(
+        "Mean regret with the features hidden",
+        ("case", "load", *CONTEXTUAL),
+        tuple(
+            (one.case.words, f"{one.load:g}", *(_estimate(one.hidden[name]) for name in CONTEXTUAL)) for one in settings
+        ),
+        note="The same arrivals, jobs and luck; the learners see which server is which, and nothing of a job. In jobs, with "
+        "plain 95% intervals.",
         wide=(0,),
     )
 
@@ -550,14 +611,18 @@ def _estimate(estimate: Estimate | Difference) -> str:
 _difference = _estimate
 
 
+def _uniform(servers: int) -> float:
+    """How often Q-UCB takes a uniform server in the last round."""
+    return min(1.0, 3.0 * servers * math.log(ROUNDS) ** 2 / ROUNDS)
+
+
 def _percent(share: float) -> str:
     return "0" if share == 0 else f"{100 * share:.1f}%"
 
 
 def verdict(one: Setting) -> str:
     """Whether context pays: "pays", "costs" or "undecided", by the interval of the best with against the best without."""
-    difference = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
-    return "pays" if difference.high < 0 else "costs" if difference.low > 0 else "undecided"
+    return "pays" if one.context.high < 0 else "costs" if one.context.low > 0 else "undecided"
 
 
 def sentences(
@@ -580,10 +645,9 @@ def sentences(
             first, second = one.order[:2]
             lead = one.difference(second, first)
             ahead = "" if lead.low > 0 else f" (not told from {second})"
-            context = one.difference(one.best(CONTEXTUAL), one.best(PLAIN))
             text += (
                 f" Load {one.load:g}: {first}{ahead}, {_estimate(one.regret[first])} jobs from the oracle; context "
-                f"{_PAYS[verdict(one)]} ({_difference(context)})."
+                f"{_PAYS[verdict(one)]} ({_difference(one.context)} against {one.context.second})."
             )
         if case.played:
             left = [load for load in loads if load not in [one.load for one in own]]
@@ -742,7 +806,7 @@ def run(request: Request) -> Outcome:
             plan += [(case, record, load) for load in loads_of(known[case.name][2], loads)]
     settings: list[Setting] = []
     written: list[Table] = []
-    with Progress(len(plan) * request.runs, shown=request.progress) as progress:
+    with Progress(2 * len(plan) * request.runs, shown=request.progress) as progress:
         for case, record, load in plan:
             system = at_load(case, record, known[case.name][2], load)
             counts = bool(case.lengths) and load == _LENGTH_LOAD
@@ -757,7 +821,17 @@ def run(request: Request) -> Outcome:
                 folder=out / "rows" / case.name / f"load-{load:g}",
                 progress=progress.begin(f"{case.words}, load {load:g}"),
             )
-            settings.append(summarise(case, load, system, result))
+            hidden = simulate(
+                blind(system),
+                policies=policies(system)[: len(CONTEXTUAL)],
+                rounds=ROUNDS,
+                runs=request.runs,
+                seed=request.seed,
+                workers=request.workers,
+                folder=out / "rows" / case.name / f"load-{load:g}-features-hidden",
+                progress=progress.begin(f"{case.words}, load {load:g}, features hidden"),
+            )
+            settings.append(summarise(case, load, system, result, hidden))
             if counts:
                 written.append(length_table(case, *lengths(case, system, result)))
         progress.begin("drawing")
@@ -778,7 +852,7 @@ def _report(
     said = [*([missing] if missing else []), *sentences(known, settings, loads)]
     given_up = given_up_table(settings)
     tables = [capacity_table(known), winners_table(settings)]
-    further = [regret_table(settings), *([given_up] if given_up is not None else []), *written]
+    further = [regret_table(settings), hidden_table(settings), *([given_up] if given_up is not None else []), *written]
     results: dict[str, Any] = {
         "reproduction": "recorded-outcomes",
         "version": VERSION,
@@ -825,7 +899,8 @@ def _setting_json(one: Setting) -> dict[str, Any]:
         "best_learner": first,
         "next_behind": estimate_json(one.difference(second, first)),
         "context": verdict(one),
-        "context_difference": estimate_json(one.difference(one.best(CONTEXTUAL), one.best(PLAIN))),
+        "context_difference": {**estimate_json(one.context), "with": one.context.first, "without": one.context.second},
         "mean_regret": {name: estimate_json(estimate) for name, estimate in one.regret.items()},
+        "mean_regret_features_hidden": {name: estimate_json(estimate) for name, estimate in one.hidden.items()},
         "given_up": dict(one.given_up),
     }
