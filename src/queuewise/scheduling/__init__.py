@@ -5,9 +5,10 @@ job and a server and learn from the outcome, an *oracle* that knows the probabil
 expected excess over the oracle's queue, all on common random numbers.
 """
 
-from . import policies, presets
+from . import exact, policies, presets, theory
 from .checks import check_policy
 from .contexts import from_outcomes, function_law, table_law, uniform_law, wise_figure_law
+from .contexts import hard as hard_instances
 from .coupling import attribute
 from .digits import digits_system
 from .policies.acqb import acqb
@@ -39,10 +40,12 @@ __all__ = [
     "cqb_eta_2",
     "cqb_opt",
     "digits_system",
+    "exact",
     "family",
     "fifo_random",
     "from_outcomes",
     "function_law",
+    "hard_instances",
     "oracle",
     "policies",
     "presets",
@@ -52,6 +55,7 @@ __all__ = [
     "read_outcomes",
     "simulate",
     "table_law",
+    "theory",
     "uniform_law",
     "wise",
     "wise_figure_law",

@@ -12,6 +12,8 @@ Each law is a function that returns a system, in a file of its own:
     a function of the user that draws contexts
 ``from_outcomes``
     recorded results of jobs on servers
+``hard`` (``scheduling.hard_instances``)
+    the families behind the papers' lower bounds
 """
 
 from .function import FunctionLaw, function_law
