@@ -51,7 +51,7 @@ _MOST_PAIRS = 15
 
 
 class Report(NamedTuple):
-    """What was written: the page, its conclusions, its tables, and the same as plain JSON values."""
+    """What was written: the page, its conclusions, its tables of findings, and the same as plain JSON values."""
 
     path: Path
     sentences: list[str]
@@ -295,8 +295,10 @@ class _Writer:
         self._sections.append((anchor, title))
         self.pieces.append(html.heading(2, title, anchor))
 
-    def _table(self, table: Table, folded: str = "") -> None:
-        self.tables.append(table)
+    def _table(self, table: Table, folded: str = "", listed: bool = True) -> None:
+        """listed : among those that a terminal shows; settings are for the page alone."""
+        if listed:
+            self.tables.append(table)
         piece = html.table(table)
         self.pieces.append(html.folded(folded, [piece]) if folded else piece)
 
@@ -399,7 +401,7 @@ class _Writer:
             self._table(table, "Every result by " + measure.words if len(found) > 3 * MOST_IN_FULL else "")
             for one, here in lines:
                 self._json(one, here)
-        self._table(tables.policies_table([one.described for one in results]))
+        self._table(tables.policies_table([one.described for one in results]), listed=False)
         self.pieces.append(
             html.folded(
                 "Settings of every result (JSON)",
@@ -552,9 +554,8 @@ class _Writer:
             tables.settings_table("System", system if isinstance(system, Mapping) else {"system": system}),
             tables.settings_table("Runs", {"runs": result.runs, **settings}),
         ]
-        self.tables += both
         self.pieces.append(html.beside(map(html.table, both)))
-        self._table(tables.policies_table([result]))
+        self._table(tables.policies_table([result]), listed=False)
         self.pieces.append(
             html.folded(
                 "To run it again: all settings as JSON (settings.json)", [html.preformatted(to_json(result.settings))]
@@ -593,7 +594,7 @@ class _Writer:
         made = _made_by(results) or [str(v["version"]) for v in self.findings.values() if "version" in v][:1]
         rows = [("rows were made by", f"queuewise {and_(made)}")] if made else []
         rows += [(f"this page: {name}", version) for name, version in versions().items()]
-        self._table(Table("What made these numbers", ("what", "version"), tuple(rows)))
+        self._table(Table("What made these numbers", ("what", "version"), tuple(rows)), listed=False)
 
     def _json(self, one: Found, here: Account) -> None:
         self.results["results"].append(
