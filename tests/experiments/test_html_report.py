@@ -323,6 +323,32 @@ def test_many_results_are_summed_up(tmp_path: Path, dispatched: Any) -> None:
     assert len(found.results["results"]) == 8 + 2
 
 
+def test_the_experiments_own_choices(tmp_path: Path, dispatched: Any) -> None:
+    choices = {"title": "Mine", "run": {"over": [21, 30], "measure": "number_in_system", "baseline": "random"}}
+    (tmp_path / "experiment.json").write_text(json.dumps(choices))
+    result = scheduling()
+    result.save(tmp_path / "a" / "rows")
+    dispatched.save(tmp_path / "b" / "rows")
+    found = report(tmp_path)
+    page = checked(found.path)
+    late, *queues = found.results["results"]
+    assert late["means"]["wise"]["mean"] == pytest.approx(result.mean_regret("wise", (21, 30)).mean)
+    assert late["measure"] == "mean regret over rounds 21–30"
+    assert [entry["measure"] for entry in queues] == ["mean number in system", "mean sojourn time", "regret"]
+    against = next(table for table in found.tables if table.title.startswith("Against the baseline random"))
+    difference = result.compare_all(rounds=(21, 30), against="random").of("wise", "random").difference
+    assert against.rows[0][:2] == ("wise", value_text(*difference[:3]))
+    assert "2 intervals hold together" in page.text
+
+
+def test_one_long_run(tmp_path: Path) -> None:
+    dispatch(System(1.6, [1, 2]), ["sed", "jsq"], arrivals=2000, runs=1, seed=2).save(tmp_path / "rows")
+    found = report(tmp_path)
+    page = checked(found.path)
+    assert "with a single run, those of averages are over batches of it" in page.text
+    assert all("in the single run, which decides nothing" in sentence for sentence in found.sentences)
+
+
 def test_damaged_results_are_named(tmp_path: Path) -> None:
     scheduling().save(tmp_path / "good")
     scheduling(seed=4).save(tmp_path / "bad")

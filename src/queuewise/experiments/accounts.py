@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..dispatch.result import Result as DispatchResult
 from ..runs.convergence import Convergence
 from ..runs.effects import Effect, Effects
-from ..runs.result import Result
+from ..runs.result import Result, Window
 from ..runs.simultaneous import Comparison, Comparisons
 from ..runs.statistics import Difference, Estimate
 from .report import interval, short
@@ -22,18 +22,44 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Measure:
-    """What policies are ranked by. `key` is dispatching's name of it; None for the scheduling model."""
+    """What policies are ranked by.
+
+    key : dispatching's name of it; None for the scheduling model · words, unit : what it is called · rounds : those that are
+    averaged over (scheduling); None for all
+    """
 
     key: str | None
     words: str
     unit: str
+    rounds: Window | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords that a result's methods take for it."""
+        return {"rounds": self.rounds} if self.key is None else {"of": self.key}
 
 
-SCHEDULING = (Measure(None, "mean regret", "jobs"),)
-DISPATCH = (
-    Measure("sojourn_time", "mean sojourn time", "units of time"),
-    Measure("regret", "regret", "decisions"),
-)
+_DISPATCH = {
+    "sojourn_time": Measure("sojourn_time", "mean sojourn time", "units of time"),
+    "regret": Measure("regret", "regret", "decisions"),
+    "number_in_system": Measure("number_in_system", "mean number in system", "jobs"),
+}
+
+
+def measures(routes: bool, run: Mapping[str, Any]) -> tuple[Measure, ...]:
+    """What policies are ranked by.
+
+    routes : whether the model is dispatching · run : the table [run] that an experiment was described with, whose `measure`
+    comes first and whose `over` are the rounds; may be empty.
+    """
+    if routes:
+        wanted = dict.fromkeys(key for key in (run.get("measure"), "sojourn_time", "regret") if key in _DISPATCH)
+        return tuple(_DISPATCH[str(key)] for key in wanted)
+    over = run.get("over")
+    if isinstance(over, list) and len(over) == 2:
+        first, last = over
+        return (Measure(None, f"mean regret over rounds {first}–{last}", "jobs", (int(first), int(last))),)
+    return (Measure(None, "mean regret", "jobs"),)
 
 
 @dataclass(frozen=True)
@@ -41,7 +67,8 @@ class Account:
     """One result by one measure: policies in order of their means, and how sure that order is.
 
     effects : of each policy but the first, against the first · convergence : policy → its own; empty where the runs were not
-    kept, or where there are fewer than two.
+    kept, or where there are fewer than two · behind : the same of differences to the first · values : policy → what it had in
+    every run · against : all others against a baseline, where one was named before the runs
     """
 
     measure: Measure
@@ -52,30 +79,31 @@ class Account:
     convergence: dict[str, Convergence] = field(default_factory=dict)
     behind: dict[str, Convergence] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+    against: Comparisons | None = None
 
     def comparison(self, name: str) -> Comparison:
         """A policy against the first."""
         return self.pairs.of(name, self.order[0])
 
 
-def _arguments(measure: Measure) -> dict[str, Any]:
-    return {} if measure.key is None else {"of": measure.key}
-
-
-def account(result: Result | DispatchResult, measure: Measure, full: bool = True) -> Account:
+def account(
+    result: Result | DispatchResult, measure: Measure, full: bool = True, baseline: str | None = None
+) -> Account:
     """Rank the policies of a result by a measure, with intervals that hold together over all pairs.
 
-    full : effect sizes and convergence too.
+    full : effect sizes and convergence too · baseline : a policy that was named before the runs, to compare the others with.
     """
-    options = _arguments(measure)
+    options = measure.options
     means: dict[str, Estimate] = {}
     for name in result.policies:
         if isinstance(result, Result):
-            means[name] = result.mean_regret(name, level=LEVEL)
+            means[name] = result.mean_regret(name, measure.rounds, LEVEL)
         elif measure.key == "regret":
-            means[name] = result.total_regret(name, level=LEVEL)
+            means[name] = result.total_regret(name, LEVEL)
+        elif measure.key == "sojourn_time":
+            means[name] = result.mean_sojourn_time(name, LEVEL)
         else:
-            means[name] = result.mean_sojourn_time(name, level=LEVEL)
+            means[name] = result.mean_number_in_system(name, LEVEL)
     order = sorted(result.policies, key=lambda name: (math.isnan(means[name].mean), means[name].mean))
     pairs = result.compare_all(level=LEVEL, **options)
     if not full:
@@ -94,7 +122,10 @@ def account(result: Result | DispatchResult, measure: Measure, full: bool = True
         own = {name: result.convergence(name, level=LEVEL, **options) for name in finite}
         if best in finite:
             behind = {n: result.convergence((n, best), level=LEVEL, **options) for n in finite if n != best}
-    return Account(measure, order, means, pairs, effects, own, behind, values)
+    against = None
+    if baseline in result.policies and len(order) > 1:
+        against = result.compare_all(level=LEVEL, against=baseline, **options)
+    return Account(measure, order, means, pairs, effects, own, behind, values, against)
 
 
 def conclusion(found: Account, runs: int) -> str:

@@ -29,7 +29,7 @@ from ..runs.result import Described, Result
 from ..runs.store import SETTINGS
 from . import html_page as html
 from . import html_tables as tables
-from .accounts import DISPATCH, SCHEDULING, Account, account, and_, conclusion, estimate_text, value_text
+from .accounts import Account, account, and_, conclusion, estimate_text, measures, value_text
 from .compare import draw
 from .report import Table, estimate_json, output_folder, short, to_json, write_text
 
@@ -108,7 +108,7 @@ def report(folder: Path, out: Path | None = None) -> Report:
         raise ValueError(f"out: must be the name of a file, and {str(path)!r} is a folder")
     output_folder(path.parent)
     findings = _findings(folder)
-    results, notes = _results(folder)
+    results, notes = _results(folder, _run(findings))
     pictures = _pictures(folder)
     if not results and not findings:
         hint = f" ({notes[0]})" if notes else ""
@@ -138,7 +138,13 @@ def _findings(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _results(folder: Path) -> tuple[list[Found], list[str]]:
+def _run(findings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table [run] of the experiment's description, where there is one: what its author wanted to compare by."""
+    run = findings.get("experiment.json", {}).get("run")
+    return run if isinstance(run, Mapping) else {}
+
+
+def _results(folder: Path, run: Mapping[str, Any]) -> tuple[list[Found], list[str]]:
     """Every result below a folder, in order of their paths with numbers in them as numbers, and what was left out."""
     found, notes = [], []
     paths = [path.parent for path in folder.rglob(SETTINGS)]
@@ -158,8 +164,8 @@ def _results(folder: Path) -> tuple[list[Found], list[str]]:
         if not isinstance(result, Result | DispatchResult):
             notes.append(f"{where or folder.name} is left out: its model has no comparison of policies by queues.")
             continue
-        measures = DISPATCH if isinstance(result, DispatchResult) else SCHEDULING
-        accounts = tuple(account(result, measure, full) for measure in measures)
+        wanted = measures(isinstance(result, DispatchResult), run)
+        accounts = tuple(account(result, measure, full, run.get("baseline")) for measure in wanted)
         described = Described(result.settings, result.first_run)
         found.append(Found(where, described, result.runs, accounts, result if full else None))
     return found, notes
@@ -383,10 +389,8 @@ class _Writer:
 
     def _overview(self, results: Sequence[Found]) -> None:
         self._section("All results", "all")
-        for measure in (*SCHEDULING, *DISPATCH):
+        for measure in dict.fromkeys(here.measure for one in results for here in one.accounts):
             lines = [(one, here) for one in results for here in one.accounts if here.measure == measure]
-            if not lines:
-                continue
             found, those = [one for one, _ in lines], [here for _, here in lines]
             if max(len(here.order) for here in those) > 1:
                 wins = tables.wins_table(those, measure.words)
@@ -415,7 +419,7 @@ class _Writer:
             self._section(one.label or "This folder", f"{prefix}result")
         for here in accounts:
             words = here.measure.words
-            anchor = f"{prefix}{words.replace(' ', '-')}"
+            anchor = f"{prefix}{re.sub(r'[^a-z0-9]+', '-', words)}"
             if single:
                 self._section(f"Ranking by {words}", anchor)
                 self._json(one, here)
@@ -424,6 +428,8 @@ class _Writer:
                 self.pieces.append(html.paragraph(conclusion(here, result.runs)))
             self._table(tables.ranking_table(here))
             self._differences(result, here)
+            if here.against is not None:
+                self._table(tables.against_table(here, here.against))
             if len(here.order) > 2:
                 pairs = tables.pairs_table(here)
                 self._table(pairs, "All pairs of policies" if len(pairs.rows) > _MOST_PAIRS or not single else "")

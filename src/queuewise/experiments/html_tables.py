@@ -12,6 +12,7 @@ from typing import Any
 from ..dispatch.result import Result as DispatchResult
 from ..runs.convergence import Convergence
 from ..runs.result import Result
+from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Estimate
 from .accounts import LEVEL, Account, effect_text, estimate_text, p_value, value_text
 from .report import Table, short
@@ -71,6 +72,23 @@ def pairs_table(found: Account) -> Table:
         ("first", "second", "first − second", "adjusted p", "smaller"),
         tuple(rows),
         note=f"In {found.measure.unit}, paired by run. {found.pairs.describe()}.",
+    )
+
+
+def against_table(found: Account, against: Comparisons) -> Table:
+    """All others against the baseline."""
+    rows = []
+    for comparison in sorted(against, key=lambda comparison: comparison.difference.mean):
+        difference = comparison.difference
+        smaller = difference.smaller or ("" if math.isnan(difference.mean) else "undecided")
+        rows.append((difference.first, estimate_text(difference), p_value(comparison.p), smaller))
+    baseline = against.comparisons[0].difference.second
+    return Table(
+        f"Against the baseline {baseline} by {found.measure.words}",
+        ("policy", f"policy − {baseline}", "adjusted p", "smaller"),
+        tuple(rows),
+        note=f"In {found.measure.unit}, paired by run. The baseline was named before the runs, so that fewer intervals need to "
+        f"hold together than over all pairs: {against.describe()}.",
     )
 
 
