@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +126,11 @@ def persistence(arrival_rate: float, p: float, rounds: int, largest: int) -> Flo
     return found
 
 
+@lru_cache(maxsize=4)
+def _kept(arrival_rate: float, p: float, rounds: int, largest: int) -> Floats:
+    return persistence(arrival_rate, p, rounds, largest)
+
+
 def conditional_regret(gaps: npt.ArrayLike, queue_lengths: npt.ArrayLike, arrival_rate: float, p: float) -> Floats:
     """Regret at the last round, with everything that happens after each decision averaged out exactly.
 
@@ -151,7 +157,8 @@ def conditional_regret(gaps: npt.ArrayLike, queue_lengths: npt.ArrayLike, arriva
     rounds = gap.shape[1]
     if rounds == 1:
         return np.zeros(len(gap))
-    kept = persistence(arrival_rate, p, rounds - 1, int(queue.max(initial=1)))
+    # Rounded up, so that policies of one experiment share the table.
+    kept = _kept(arrival_rate, p, rounds - 1, 1 << int(queue.max(initial=1)).bit_length())
     before = np.maximum(queue[:, :-1] - 1, 0)
     steps = np.arange(rounds - 2, -1, -1)  # t − i − 1 for i = 1 .. t − 1
     stays = (1.0 - arrival_rate) * kept[steps, before] + arrival_rate * kept[steps, before + 1]
