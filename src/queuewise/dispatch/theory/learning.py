@@ -293,24 +293,37 @@ def log_regret_bound(pair: Pair, rate_bounds: Sequence[Rate], depth: float) -> L
     arrivals = log_arrivals(oracle, rate_bounds)
     settled = first_settled_episode(oracle, rate_bounds, depth)
     first = max(2, settled, first_explored_episode(oracle), _first_episode(1, depth))
-    log_first, root = math.log(first), arrivals.log_second / 2.0
+    root = arrivals.log_second / 2.0
 
-    # √P ≤ √2 exp(−v²k/128) + 2⁵e^{8.5}(k − 1)^{−3/2}
+    # √P ≤ √2 exp(−v*²k/128) + 2⁵e^{8.5}(k − 1)^{−3/2}
     rate = 2.0 * log_both_serve_floor(oracle) - math.log(128.0)
-    decay = math.exp(rate)
-    geometric = -math.log(-math.expm1(-decay)) if decay > 0.0 else -rate
     explores = _log_add(
-        math.log(2.0) / 2.0 - _product(rate, first) + geometric,
-        5.0 * math.log(2.0) + 8.5 + _log_add(-1.5 * math.log(first - 1), math.log(2.0) - math.log(first - 1) / 2.0),
+        math.log(2.0) / 2.0 + _log_geometric(rate, first),
+        5.0 * math.log(2.0) + 8.5 + _log_powers(1.5, first - 1),
     )
-    # √P ≤ 2 exp(−ln²k/s), and its integral from 1 on is at most √(πs) e^{s/4}
-    spread = 1024.0 * (oracle.true_ratio.numerator * depth) ** 2
-    misses = math.log(2.0) + math.log(math.pi * spread) / 2.0 + spread / 4.0
+    # √P ≤ 2 exp(−ln²k/(1024a²c₁²))
+    misses = _log_misses(1024.0 * (oracle.true_ratio.numerator * depth) ** 2)
     # √P ≤ exp((−ln p + θ√ξ + θ*)/2) k^{−θ*c₁/2}, as m(k) ≥ c₁ ln k − 1
-    power = oracle.exponent * depth / 2.0
     height = (-oracle.log_return_chance + oracle.decay * math.sqrt(oracle.ceiling) + oracle.exponent) / 2.0
-    overflows = height + _log_add(-power * log_first, (1.0 - power) * log_first - math.log(power - 1.0))
+    overflows = height + _log_powers(oracle.exponent * depth / 2.0, first)
 
     early = math.log(first - 1) + arrivals.log_mean
     parts = (root + explores, root + misses, root + overflows)
     return LogRegret(_log_add(early, *parts), early, *parts, first)
+
+
+def _log_geometric(log_rate: float, first: int) -> float:
+    """ln Σ_{k ≥ first} exp(−ck), c = e^log_rate."""
+    rate = math.exp(log_rate)
+    whole = math.log(-math.expm1(-rate)) if rate > 0.0 else log_rate
+    return -_product(log_rate, first) - whole
+
+
+def _log_powers(power: float, first: int) -> float:
+    """ln of first^{−p} + first^{1−p}/(p − 1) ≥ Σ_{k ≥ first} k^{−p}, p > 1."""
+    return _log_add(-power * math.log(first), (1.0 - power) * math.log(first) - math.log(power - 1.0))
+
+
+def _log_misses(spread: float) -> float:
+    """ln of 2√(πs)e^{s/4} ≥ Σ_{k ≥ 2} 2 exp(−ln²k/s), the terms falling: the integral over ln k from −∞."""
+    return math.log(2.0) + math.log(math.pi * spread) / 2.0 + spread / 4.0
