@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +288,21 @@ def test_what_published_outcomes_carry(monkeypatch: pytest.MonkeyPatch) -> None:
     # carry twice as much, and trying the next model half as much again.
     assert found.router.rate == pytest.approx(found.single.rate, rel=0.05)
     assert found.matched.rate > 2 * found.single.rate and found.fallback.rate > 1.4 * found.single.rate
+
+
+@pytest.mark.slow
+def test_the_page_says_what_published_outcomes_carry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUEUEWISE_DATA", str(DATA))
+    try:
+        found, _ = available()
+    except ValueError:
+        pytest.skip("its data sets are not in QUEUEWISE_DATA")
+    page = (Path(__file__).parents[2] / "docs" / "recorded-outcomes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z][^|]*) \| (repeat|fit) ((?:\| 0\.\d{3} ){5})\|$", page, re.MULTILINE)
+    said = {f"{words}, {truth}": numbers.strip("| ").split(" | ") for words, truth, numbers in rows}
+    assert len(said) == 7
+    for case in found:
+        if case.played:
+            published = read_case(case)
+            known = capacities(published.system(load=0.5, **case.building), published.outcomes)
+            assert said[case.words] == [f"{way.rate:.3f}" for way in known.ways().values()], case.words

@@ -106,7 +106,6 @@ def router(system: OutcomesSystem, *, name: str = "router") -> Policy:
 
 
 def _rule(rule: str, decide: Any, kind: Any, array: Any, name: str, **hooks: Any) -> Policy:
-
     return Policy(rule, decide, name=name, start=_Given(kind, array), **hooks)
 
 

@@ -549,8 +549,9 @@ def regret_table(settings: Sequence[Setting]) -> Table:
             )
             for one in settings
         ),
-        note="In jobs, with plain 95% intervals. q_ucb takes a uniform server with probability min(1, 3 K ln(t)^2 / t), which "
-        f"is still {_uniform(5):.0%} in the last round with 5 servers and {_uniform(10):.0%} with 10.",
+        note="In jobs, with plain 95% intervals. q_ucb and q_ths take a uniform server with probability "
+        f"min(1, 3 K ln(t)^2 / t), which is still {_uniform(5):.0%} in the last round with 5 servers, "
+        f"{_uniform(10):.0%} with 10.",
         wide=(0,),
     )
 
