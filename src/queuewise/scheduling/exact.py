@@ -101,8 +101,8 @@ def persistence(arrival_rate: float, p: float, rounds: int, largest: int) -> Flo
     -------
     float64[rounds, largest + 1]
         Entry [s, q] is E[Q(i+s) | Q(i) = q + 1] − E[Q(i+s) | Q(i) = q]: the probability that a queue of q + 1 jobs, coupled
-        with one of q, has not emptied before round i + s. The differences Q^{π_i}(t) − Q^{π_{i−1}}(t) of WISE (80) have these
-        as conditional means.
+        with one of q, still has one more after s rounds. They meet when the one serves its last job while the other is
+        empty. The differences Q^{π_i}(t) − Q^{π_{i−1}}(t) of WISE (80) have these as conditional means.
     """
     require_arrival_rate(arrival_rate)
     require_positive("p", p)

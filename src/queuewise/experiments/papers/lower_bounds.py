@@ -208,6 +208,7 @@ def measure(
             workers=workers,
             first_run=done,
             trace=True,
+            progress=None if progress is None else _from(progress, done, runs),
         )
         oracle = result.oracle_queue_length[:, -1]
         for name in names:
@@ -220,8 +221,6 @@ def measure(
             assert isinstance(member, HardSystem)
             rows["members"].append("".join("+" if sign > 0 else "−" for sign in member.signs))
         write_text(path, to_json({"settings": settings, **rows}) + "\n")
-        if progress is not None:
-            progress(done + some, runs)
     return Measured(
         horizon,
         reference.bound,
@@ -229,6 +228,11 @@ def measure(
         {name: np.array(rows["conditional"][name][:runs], dtype=np.float64) for name in names},
         {name: np.array(rows["plain"][name][:runs], dtype=np.float64) for name in names},
     )
+
+
+def _from(progress: Callable[[int, int], None], before: int, runs: int) -> Callable[[int, int], None]:
+    """Progress of a part of the runs, reported as progress of all."""
+    return lambda done, _: progress(before + done, runs)
 
 
 def _read(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
