@@ -72,3 +72,14 @@ def test_settings_that_were_edited_do_not_match_the_rows(tmp_path: Path) -> None
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 99}))
     with pytest.raises(ValueError, match="is damaged"):
         qw.load(tmp_path)
+
+
+def test_what_settings_say_for_people_identifies_nothing(tmp_path: Path) -> None:
+    result = scheduling.simulate(SERVING, "random", rounds=20, runs=2, seed=1, folder=tmp_path)
+    assert set(result.settings["made_with"]) == {"python", "numpy", "numba"}
+    assert result.settings["description"] == SERVING.describe()
+    path = tmp_path / "settings.json"
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps({**written, "made_with": {"python": "2.7"}, "description": "?"}))
+    again = scheduling.simulate(SERVING, "random", rounds=20, runs=3, seed=1, folder=tmp_path)
+    assert again.runs == 3

@@ -271,6 +271,90 @@ def report(
     _print_lines([*found.sentences, "", *_files([found.path])])
 
 
+@app.command()
+def bounds(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[EXPERIMENT.TOML]", help="A file with a system, as for compare.", show_default=False),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of [system] in the place of a file: law=uniform_law, service_rates=[5,10]; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An argument of the theory: rounds=100000; queue=30, rate_bounds=[1,20]; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What the papers prove, as numbers for a system of yours, and which assumptions it meets."""
+    from .experiments import evaluate, registry
+
+    _print_evaluation(evaluate.bounds(_systems(file, settings), registry.parse_settings(at or (), "at")), as_json)
+
+
+@app.command()
+def exact(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[EXPERIMENT.TOML]", help="A file with a system, as for compare.", show_default=False),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of [system] in the place of a file: service_rates=[5,10], load=0.9; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="A dispatching rule, as for replay; repeatable. Default: several.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="The oracle's queue at the beginning of this round. Default: long run.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Exact numbers of a system of yours, without simulation."""
+    from .experiments import evaluate
+    from .replay import parse_policy
+
+    rules = None if policy is None else [parse_policy(text) for text in policy]
+    _print_evaluation(evaluate.exact(_systems(file, settings), rules, rounds), as_json)
+
+
+def _systems(file: Path | None, settings: Sequence[str] | None) -> Any:
+    """The systems of a file, or the one that keys on the command line describe."""
+    from .experiments import registry
+    from .experiments.description import parse_systems, read_systems
+
+    if (file is None) == (not settings):
+        raise ValueError("file: name a TOML file with a system, or describe one with --set, and not both")
+    if file is not None:
+        return read_systems(file)
+    return parse_systems({"system": registry.parse_settings(settings or ())})
+
+
+def _print_evaluation(found: Any, as_json: bool) -> None:
+    if as_json:
+        _print_json(found.results)
+        return
+    _print_tables(found.tables)
+    _print_lines(found.sentences)
+
+
 def _print_found(found: Any, as_json: bool) -> None:
     """What a comparison or a sweep found."""
     if as_json:

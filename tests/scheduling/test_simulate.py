@@ -282,7 +282,7 @@ def test_an_edited_rule_of_the_users_is_another_experiment(tmp_path: Path) -> No
 
 def test_another_version_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(folder=tmp_path, runs=2)
-    monkeypatch.setattr(sys.modules["queuewise.scheduling.simulate"], "VERSION", "99.0")
+    monkeypatch.setattr("queuewise.runs.experiment.VERSION", "99.0")
     with pytest.warns(UserWarning, match=r"was begun by version .*, this is 99\.0"):
         play(folder=tmp_path, runs=2)
 

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._version import VERSION
 from ..fields import require_choice, require_count, require_list, require_positive
-from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
+from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings, provenance
 from ..runs.runner import Halted, Progress
 from ..runs.statistics import Moments
 from ..runs.store import Columns
@@ -127,7 +126,7 @@ def simulate(
         "starts": _starts(system),
         "system": system.settings(),
         "policies": [policy_settings(policy) for policy in listed],
-        "version": VERSION,
+        **provenance(system),
     }
     game = _Game(system, listed, settings, compiled)
     store = None if folder is None else open_store(folder, settings)

@@ -167,6 +167,23 @@ def read(path: Path) -> Experiment:
     ------
     ValueError : the file cannot be read, or something in it is wrong; the sentence names file, table and key.
     """
+    described = _toml(path)
+    try:
+        return parse(described, path.parent, path.stem)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_systems(path: Path) -> tuple[Cell, ...]:
+    """The systems in a TOML file, whatever else is in it. Raises ValueError as :func:`read` does."""
+    described = _toml(path)
+    try:
+        return parse_systems(described, path.parent)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _toml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -174,13 +191,9 @@ def read(path: Path) -> Experiment:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
     try:
-        described = tomllib.loads(text.replace("\r\n", "\n"))
+        return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: is not TOML: {error}") from error
-    try:
-        return parse(described, path.parent, path.stem)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def parse(described: Mapping[str, Any], folder: Path = Path(), title: str = "") -> Experiment:
@@ -189,11 +202,7 @@ def parse(described: Mapping[str, Any], folder: Path = Path(), title: str = "") 
     title = described.get("title", title)
     if not isinstance(title, str):
         raise ValueError(f"title: must be a text, not {title!r}")
-    if "system" not in described:
-        raise ValueError(
-            f"[system] is missing; it names a law ({', '.join(LAWS)}), has a table [system.recorded], or service_rates"
-        )
-    cells = _cells(described["system"], folder)
+    cells = parse_systems(described, folder)
     kinds = [DISPATCH if isinstance(cell.system, dispatch.System) else SCHEDULING for cell in cells]
     for cell, kind in zip(cells, kinds, strict=True):
         if kind != kinds[0]:
@@ -205,6 +214,15 @@ def parse(described: Mapping[str, Any], folder: Path = Path(), title: str = "") 
     run = _run(described.get("run", {}), kinds[0], [policy.name for policy in policies])
     oracle = _oracle(described.get("oracle"), kinds[0], folder)
     return Experiment(title, kinds[0], cells, policies, run, oracle, described)
+
+
+def parse_systems(described: Mapping[str, Any], folder: Path = Path()) -> tuple[Cell, ...]:
+    """The systems in a mapping of the form of a file, which may be of both models."""
+    if "system" not in described:
+        raise ValueError(
+            f"[system] is missing; it names a law ({', '.join(LAWS)}), has a table [system.recorded], or service_rates"
+        )
+    return _cells(described["system"], folder)
 
 
 # --- [run] -----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from ..dispatch.result import Result as DispatchResult
 from ..loading import load
 from ..runs import diagnostics
 from ..runs.result import Described, Result
-from ..runs.store import SETTINGS
+from ..runs.store import FOR_PEOPLE, SETTINGS
 from . import html_page as html
 from . import html_tables as tables
 from .accounts import Account, account, and_, conclusion, estimate_text, measures, value_text
@@ -553,7 +553,9 @@ class _Writer:
         settings = dict(result.settings)
         system = settings.pop("system", {})
         settings.pop("policies", None)
-        settings.pop("version", None)
+        described = settings.get("description")
+        for key in FOR_PEOPLE:
+            settings.pop(key, None)
         if "pooled" not in settings:  # else it says which runs there are
             settings = {"numbers of runs": f"{result.first_run} to {result.first_run + result.runs - 1}", **settings}
         both = [
@@ -561,6 +563,9 @@ class _Writer:
             tables.settings_table("Runs", {"runs": result.runs, **settings}),
         ]
         self.pieces.append(html.beside(map(html.table, both)))
+        if isinstance(described, str):
+            title = "The system's constants, and which theorems' assumptions it meets"
+            self.pieces.append(html.folded(title, [html.preformatted(described)]))
         self._table(tables.policies_table([result]), listed=False)
         self.pieces.append(
             html.folded(
@@ -599,6 +604,11 @@ class _Writer:
         self._section("Versions", "versions")
         made = _made_by(results) or [str(v["version"]) for v in self.findings.values() if "version" in v][:1]
         rows = [("rows were made by", f"queuewise {and_(made)}")] if made else []
+        with_ = {json.dumps(one.described.settings.get("made_with")) for one in results}
+        if len(with_) == 1:
+            rows += [
+                (f"rows were made with: {name}", version) for name, version in (json.loads(with_.pop()) or {}).items()
+            ]
         rows += [(f"this page: {name}", version) for name, version in versions().items()]
         self._table(Table("What made these numbers", ("what", "version"), tuple(rows)), listed=False)
 

@@ -256,6 +256,17 @@ REPRODUCTIONS: dict[str, Reproduction] = {
             module="queuewise.experiments.papers.lased_boundaries",
         ),
         Reproduction(
+            name="lased-constants",
+            title="LASED's constants and bounds for its own examples, beside exact numbers",
+            draws="θ, p, ξ and the bounds of Lemmas 6, 8, 10, 13 and Theorem 1, and how loose they are; three claims",
+            reference="LASED, Sections 4 and 5",
+            runs=0,
+            instances=0,
+            quick_runs=0,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lased_constants",
+        ),
+        Reproduction(
             name="queueing-bandit-reference",
             title="Q-UCB's several queues against its authors' published runs",
             draws="queue regret of 3 users and 5 servers over the published curve, and z at every time; five claims",
@@ -271,6 +282,17 @@ REPRODUCTIONS: dict[str, Reproduction] = {
                 "start": "service_first",
                 "randomness": "independent",
             },
+        ),
+        Reproduction(
+            name="lower-bounds",
+            title="The scheduling papers' lower bounds on the families that prove them",
+            draws="every policy's average regret over each family and horizon, over the bound; three claims",
+            reference="WISE, Theorems 7 and 8; CQB-η-2, Theorem 10",
+            runs=200,
+            instances=0,
+            quick_runs=20,
+            quick_instances=0,
+            module="queuewise.experiments.papers.lower_bounds",
         ),
         Reproduction(
             name="adaptive-map",
@@ -363,13 +385,13 @@ def reproduce(
     return run(request)
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str], option: str = "set") -> dict[str, Any]:
     """Parameters from texts ``name=value``: numbers, true and false as TOML has them, anything else a word."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"set: must have the form name=value, not {text!r}")
+            raise ValueError(f"{option}: must have the form name=value, not {text!r}")
         try:
             found[name.strip()] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

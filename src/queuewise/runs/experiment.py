@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numba
+import numpy as np
+
 from .. import _compile
+from .._version import VERSION
 from ..fields import plain, require_count
 from ..rule import Rule
 from .runner import Interrupted, Progress, default_workers, replicate
@@ -64,6 +69,17 @@ def open_store(folder: str | os.PathLike[str], settings: Mapping[str, Any]) -> S
             stacklevel=3,
         )
     return store
+
+
+def provenance(system: Any) -> dict[str, Any]:
+    """What settings say for people beside what identifies an experiment: what made the runs, and the system in words."""
+    found: dict[str, Any] = {
+        "version": VERSION,
+        "made_with": {"python": platform.python_version(), "numpy": np.__version__, "numba": numba.__version__},
+    }
+    if hasattr(system, "describe"):
+        found["description"] = system.describe()
+    return found
 
 
 class Collected(Protocol):

@@ -83,6 +83,8 @@ def plan(results: Sequence[Any], names: Sequence[str]) -> Plan:
     joined = [piece for i in order for piece in pieces(results[i])]
     settings = {key: value for key, value in results[order[0]].settings.items() if key != POOLED}
     settings["version"] = " and ".join(dict.fromkeys(str(results[i].version) for i in order))
+    if any(results[i].settings.get("made_with") != settings.get("made_with") for i in order):
+        settings.pop("made_with", None)
     one_seed = len({piece.seed for piece in joined}) == 1
     if one_seed and all(a.first_run + a.runs == b.first_run for a, b in itertools.pairwise(joined)):
         return Plan(order, settings, joined[0].first_run)

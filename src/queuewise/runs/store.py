@@ -33,14 +33,18 @@ from numpy.typing import NDArray
 
 Columns = dict[str, NDArray[Any]]
 
+#: Settings that identify nothing: what made the runs, and the system in words.
+FOR_PEOPLE = ("version", "made_with", "description")
+
 SETTINGS, RUNS, MOMENTS = "settings.json", "runs", "moments.npz"
 _PART = re.compile(r"(\d{6,})(?:-(\d{6,}))?\.parquet")
 _DIGEST = b"queuewise.experiment"
 
 
 def identity(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes two experiments the same one: all settings but the version, the labels and the order of policies."""
-    kept: dict[str, Any] = json.loads(to_json({key: value for key, value in settings.items() if key != "version"}))
+    """What makes two experiments the same one: all settings but what they say for people, the labels and the order of
+    policies."""
+    kept: dict[str, Any] = json.loads(to_json({key: value for key, value in settings.items() if key not in FOR_PEOPLE}))
     kept["policies"] = {policy.pop("name"): policy for policy in kept.get("policies", [])}
     for policy in kept["policies"].values():
         policy.pop("label", None)

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import streams
-from .._version import VERSION
 from ..fields import require_choice, require_count, require_positive
-from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings
+from ..runs.experiment import checked_workers, conduct, different_names, open_store, policy_settings, provenance
 from ..runs.result import (
     ARRIVAL,
     ORACLE,
@@ -136,7 +135,7 @@ def simulate(
         "seed": seed,
         "system": system.settings(),
         "policies": [policy_settings(policy) for policy in listed],
-        "version": VERSION,
+        **provenance(system),
     }
     if oracle is not None:
         settings["oracle"] = {key: value for key, value in policy_settings(reference).items() if key != "label"}
