@@ -260,6 +260,10 @@ def test_the_whole_command_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert len(without) == 8
         assert setting["context_difference"]["mean"] == pytest.approx(with_features - min(without))
         assert bool(setting["given_up"]) == (setting["case"] == "testgen-repeat")
+        words = next(case.words for case in chosen if case.name == setting["case"])
+        sentence = next(sentence for sentence in outcome.sentences if sentence.startswith(f"{words}: "))
+        assert f"Smallest regret of all learners: {setting['best_learner']} at load 0.8." in sentence
+        assert f"Context: {setting['context']} at load 0.8." in sentence
     titles = [table.title for table in outcome.tables]
     assert titles[:3] == ["What can be carried", "Who wins under which load", "Mean regret of every policy"]
     assert "Characters written, MMLU-Pro, fit, load 0.8" in titles

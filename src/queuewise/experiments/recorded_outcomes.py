@@ -14,7 +14,7 @@ is worth. Next to the learners stand three rules that know the record (see :mod:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -629,36 +629,33 @@ def verdict(one: Setting) -> str:
 def sentences(
     found: Mapping[str, tuple[Case, RecordedSystem, Capacities]], settings: Sequence[Setting], loads: Sequence[float]
 ) -> list[str]:
-    """What was found, a sentence or two per case."""
+    """What was found, two or three sentences per case; the numbers stand in the tables."""
     said = []
     for case, _, known in found.values():
-        gain, honest, hindsight = (
-            way.rate / known.single.rate - 1.0 for way in (known.router, known.held_out, known.matched)
-        )
-        in_turn = known.fallback.rate / known.single.rate - 1.0
+        more = {way: _more(capacity.rate / known.single.rate - 1.0) for way, capacity in known.ways().items()}
         text = (
-            f"{case.words}: sending all jobs to {known.server} carries {known.single.rate:.3f} jobs per round; a router fitted "
-            f"to the features {_more(gain)} (on jobs that it has not seen, {_more(honest)}), hindsight {_more(hindsight)}, "
-            f"trying the next server after a failure {_more(in_turn)}."
+            f"{case.words}: {known.server} alone carries {known.single.rate:.3f} jobs per round; a router fitted to the "
+            f"features {more['router']} ({more['held_out']} on jobs that it has not seen), trying the next server after a failure "
+            f"{more['fallback']}, hindsight {more['matched']}."
         )
         own = [one for one in settings if one.case is case]
-        for one in own:
-            first, second = one.order[:2]
-            lead = one.difference(second, first)
-            ahead = "" if lead.low > 0 else f" (not told from {second})"
-            text += (
-                f" Load {one.load:g}: {first}{ahead}, {_estimate(one.regret[first])} jobs from the oracle; context "
-                f"{_PAYS[verdict(one)]} ({_difference(one.context)} against {one.context.second})."
-            )
-        if case.played:
-            left = [load for load in loads if load not in [one.load for one in own]]
-            if left:
-                text += f" Load {', '.join(f'{load:g}' for load in left)} is more than the oracle carries."
+        if own:
+            text += f" Smallest regret of all learners: {_by_load(own, lambda one: one.order[0])}."
+            text += f" Context: {_by_load(own, verdict)}."
+        left = [load for load in loads if load not in [one.load for one in own]]
+        if case.played and left:
+            text += f" Load {', '.join(f'{load:g}' for load in left)} is more than the oracle carries."
         said.append(text)
     return said
 
 
-_PAYS = {"pays": "pays", "costs": "costs", "undecided": "makes no difference that these runs can tell"}
+def _by_load(settings: Sequence[Setting], what: Callable[[Setting], str]) -> str:
+    """``wise at load 0.5, acqb at 0.8 and 0.95``."""
+    at: dict[str, list[str]] = {}
+    for one in settings:
+        at.setdefault(what(one), []).append(f"{one.load:g}")
+    parts = [f"{word} at {' and '.join(filter(None, (', '.join(own[:-1]), own[-1])))}" for word, own in at.items()]
+    return ", ".join(parts).replace(" at ", " at load ", 1)
 
 
 def _more(share: float) -> str:
