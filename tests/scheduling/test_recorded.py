@@ -356,6 +356,30 @@ def test_a_file_that_is_no_text_says_where(tmp_path: Path, content: bytes, sente
     assert "\n" not in str(caught.value)
 
 
+def test_whatever_is_done_to_a_file_it_is_read_or_refused_in_one_sentence(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    whole = bytearray("\n".join(LINES).encode())
+    path = tmp_path / "jobs.csv"
+    read = refused = 0
+    for _ in range(400):
+        content = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(len(content)))
+            content[at : at + int(rng.integers(3))] = bytes(
+                rng.choice(list(b'",;\n\r\0\xe9 -.1x'), int(rng.integers(3))).tolist()
+            )
+        path.write_bytes(content)
+        try:
+            found = read_outcomes(path, **KEYS)
+        except ValueError as error:
+            assert str(error).startswith(str(path)) and "\n" not in str(error)
+            refused += 1
+        else:
+            assert np.isfinite(found.features).all() and 0 <= found.outcomes.min() <= found.outcomes.max() <= 1
+            read += 1
+    assert read > 20 and refused > 100
+
+
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [

@@ -635,8 +635,8 @@ def sentences(
         more = {way: _more(capacity.rate / known.single.rate - 1.0) for way, capacity in known.ways().items()}
         text = (
             f"{case.words}: {known.server} alone carries {known.single.rate:.3f} jobs per round; a router fitted to the "
-            f"features {more['router']} ({more['held_out']} on jobs that it has not seen), trying the next server after a failure "
-            f"{more['fallback']}, hindsight {more['matched']}."
+            f"features {more['router']} ({more['held_out']} on jobs that it has not seen), trying the next server after a "
+            f"failure {more['fallback']}, hindsight {more['matched']}."
         )
         own = [one for one in settings if one.case is case]
         if own:

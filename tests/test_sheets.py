@@ -1,0 +1,43 @@
+"""CSV files read cell by cell: places, patterns, encodings. (What is said of broken files: tests/scheduling/test_recorded.py.)"""
+
+from pathlib import Path
+
+import pytest
+
+from queuewise.sheets import SheetError, chosen, read_sheet
+
+
+def test_lines_are_those_on_which_records_begin(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('x,y\n\n1,"two\nlines"\n\n2,b\n')
+    sheet = read_sheet(path)
+    assert [(row.line, row.values) for row in sheet.rows] == [(3, ["1", "two\nlines"]), (6, ["2", "b"])]
+    assert sheet.number(sheet.rows[1], "x") == 2.0
+    assert str(sheet.bad(sheet.rows[1], "y", "is odd")) == f"{path}: line 6: column 'y' is odd"
+
+
+@pytest.mark.parametrize(("mark", "header"), [(",", ["a", "b;c"]), (";", ["a,b", "c"]), ("\t", ["a", "b"])])
+def test_the_delimiter_is_the_one_that_the_header_has_most_of(tmp_path: Path, mark: str, header: list[str]) -> None:
+    path = tmp_path / "a.csv"
+    quoted = [f'"{name}"' if mark in name else name for name in header]
+    path.write_text(f"{mark.join(quoted)}\n{mark.join(['1'] * len(header))}\n")
+    assert read_sheet(path).columns == header
+
+
+def test_patterns_take_letters_of_names_as_they_are() -> None:
+    known = ["gpt-4", "gpt-4 (n=1)", "a[b]", "a.b", "axb", "b*"]
+    assert chosen("gpt*", known, "outcomes", "f") == ["gpt-4", "gpt-4 (n=1)"]
+    assert chosen(["*(n=1)", "gpt-?"], known, "outcomes", "f") == ["gpt-4 (n=1)", "gpt-4"]
+    assert chosen("a?b", known, "outcomes", "f") == ["a.b", "axb"]
+    assert chosen("a[b]", known, "outcomes", "f") == ["a[b]"]
+    # A column of this very name is meant, not a pattern.
+    assert chosen("b*", [*known, "bc"], "outcomes", "f") == ["b*"]
+    with pytest.raises(SheetError, match=r"^f: outcomes: there is no column 'c\*'"):
+        chosen("c*", known, "outcomes", "f")
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_name(tmp_path: Path) -> None:
+    for encoding, said in (("utf-8-sig", "utf-8"), ("utf-16", "utf-16")):
+        (tmp_path / "a.csv").write_bytes("x,y\n1,é\n".encode(encoding))
+        sheet = read_sheet(tmp_path / "a.csv", said)
+        assert sheet.columns == ["x", "y"] and sheet.rows[0].values == ["1", "é"]
