@@ -1,4 +1,4 @@
-"""CSV files read cell by cell: places, patterns, encodings. (What is said of broken files: tests/scheduling/test_recorded.py.)"""
+"""CSV files read cell by cell: places, patterns, encodings. (Broken files: tests/scheduling/test_recorded.py.)"""
 
 from pathlib import Path
 

@@ -167,7 +167,8 @@ def read_sheet(path: PathLike, encoding: str = "utf-8") -> Sheet:
 
 def _records(path: Path, text: str) -> Iterator[Row]:
     """The records of a CSV text, each with the line on which it begins; empty lines are skipped."""
-    first = text.lstrip("\r\n").split("\n", 1)[0]
+    # Of what stands between the names, not of what stands in them.
+    first = re.sub('"[^"]*"', "", text.lstrip("\r\n").split("\n", 1)[0])
     delimiter = max(_DELIMITERS, key=lambda mark: (first.count(mark), mark == ","))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     line = 1
