@@ -14,7 +14,7 @@ from ...bounds import Assumption
 from ...fields import require_count, require_list, require_positive
 from ..systems import Rate, exact_rate
 from .excursions import LogMoments, _log_add, log_overflow_bound, log_return_moments
-from .ratios import ratio_gap, safe_queue
+from .ratios import ratio_gaps, safe_queue
 from .servers import Pair, require
 
 #: Episodes below this never have Lemma 13's condition: there k − 1 < 4α(k).
@@ -99,10 +99,10 @@ def first_settled_episode(pair: Pair, rate_bounds: Sequence[Rate], depth: float)
     require("LASED Lemma 9", inside(pair, rate_bounds))
     least, most = _bounds(rate_bounds)
     room = float(min(pair.true_ratio - least / most, most / least - pair.true_ratio))
-    m = 1
-    while ratio_gap(pair.true_ratio, m) >= room:
-        m += 1
-    return _first_episode(m, depth)
+    most = 8
+    while (gaps := ratio_gaps(pair.true_ratio, most))[-1] >= room:
+        most *= 2
+    return _first_episode(max(1, int((gaps < room).argmax())), depth)
 
 
 def _first_episode(m: int, depth: float) -> int:

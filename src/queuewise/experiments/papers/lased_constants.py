@@ -1,7 +1,7 @@
 """What LASED's constants are for the paper's own examples, and how far its bounds lie from exact numbers. Nothing is simulated.
 
 θ_r, p_r, ξ_r and the rest for the systems of Section 7; Lemma 6 beside the exact chance that a queue exceeds m in a busy
-period; Lemma 8 beside the exact moments of the busy period; where Theorem 1's ingredients begin to say something. θ_r, v* and parts of
+period; Lemma 8 beside the exact moments of the busy period; where Theorem 1's ingredients begin to say something. θ_r, v* and
 (31) are cut from the text: ours are derived in ``docs/theory-lased.md``.
 """
 
@@ -300,8 +300,8 @@ def regret_table(found: dict[Example, Regret]) -> Table:
         "What Theorem 1 comes to",
         ("example", "c₁ above", "v*", "Lemma 13 from episode", "Lemma 10 below 1 from episode", "regret at most"),
         tuple(rows),
-        note=f"With c₁ {100 * (DEPTH - 1):.0f}% above the least, μ_min and μ_max a factor {AROUND} outside the rates. Nearly all "
-        "of the last column is the sum over episodes of Lemma 10's bound, about exp(256a²c₁²) where r* = a/b.",
+        note=f"With c₁ {100 * (DEPTH - 1):.0f}% above the least, μ_min and μ_max a factor {AROUND} outside the rates. Nearly "
+        "all of the last column is the sum over episodes of Lemma 10's bound, about exp(256a²c₁²) where r* = a/b.",
     )
 
 
@@ -353,10 +353,9 @@ def sentences(found: dict[Example, Busy], adds: dict[Example, Regret]) -> list[s
     least = min(one.log_bound for one in adds.values())
     return [
         f"Lemma 8's bound on the mean busy period is too large by {min(means):.0f} to {max(means):.0f} powers of ten.",
-        f"Theorem 1 asks for c₁ above {min(depths):.0f} to {max(depths):.0f}: m(k) = ⌊c₁ ln k⌋ then is so large from the first "
-        "episodes on that no queue of these examples comes near it.",
-        f"The bound on the regret that Theorem 1's proof adds up to has {math.floor(least) + 1:,} digits where it is smallest: it "
-        "says that the regret is finite, and nothing of its size.",
+        f"Theorem 1 asks for c₁ above {min(depths):.0f} to {max(depths):.0f}.",
+        f"The bound on the regret that Theorem 1's proof adds up to has {math.floor(least) + 1:,} digits where it is smallest: "
+        "it says that the regret is finite, and nothing of its size.",
     ]
 
 
