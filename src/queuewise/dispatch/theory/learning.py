@@ -99,9 +99,9 @@ def first_settled_episode(pair: Pair, rate_bounds: Sequence[Rate], depth: float)
     require("LASED Lemma 9", inside(pair, rate_bounds))
     least, most = _bounds(rate_bounds)
     room = float(min(pair.true_ratio - least / most, most / least - pair.true_ratio))
-    most = 8
-    while (gaps := ratio_gaps(pair.true_ratio, most))[-1] >= room:
-        most *= 2
+    looked_at = 8
+    while (gaps := ratio_gaps(pair.true_ratio, looked_at))[-1] >= room:
+        looked_at *= 2
     return _first_episode(max(1, int((gaps < room).argmax())), depth)
 
 
