@@ -57,17 +57,26 @@ class Theorem5(NamedTuple):
 
 
 def cqb_eta_2_radius(
-    t: int, *, dimension: int, parameter_bound: float, ridge: float, delta: float, kappa: float | None = None
+    t: int,
+    *,
+    dimension: int,
+    parameter_bound: float,
+    ridge: float,
+    delta: float | None = None,
+    kappa: float | None = None,
 ) -> float:
     """β_t = κ√(½d ln(1 + t/(κλ₀d)) + ½ ln(1/δ)) + S√(κλ₀) (CQB-η-2 (3)), t ≥ 0.
 
+    delta : in (0, 1); None for t⁻⁴, what Theorem 5 has at its horizon (t ≥ 2).
     kappa : None for 1/μ̇(S), what features of norm at most 1 make of Assumption 2.
     """
-    require_round(t, 0)
+    require_round(t, 0 if delta is not None else 2)
     kappa = _kappa(dimension, parameter_bound, kappa)
     require_positive("ridge", ridge)
-    require_between("delta", delta, 0.0, 1.0, "CQB-eta-2 (3)")
-    return _radius(t, dimension, parameter_bound, ridge, math.log(1.0 / delta), kappa)
+    if delta is not None:
+        require_between("delta", delta, 0.0, 1.0, "CQB-eta-2 (3)")
+    log_inverse = 4.0 * math.log(t) if delta is None else -math.log(delta)
+    return _radius(t, dimension, parameter_bound, ridge, log_inverse, kappa)
 
 
 def cqb_eta_2_phases(

@@ -186,7 +186,7 @@ def _cqb_upper(system: System, rounds: int, ridge: float, c1: float, c2: float) 
             "",
             "with probability 1 - T^-4 every estimated probability is at most that times ||phi|| (norm of V^-1) from the truth",
             geometry,
-            lambda: cqb_eta_2.cqb_eta_2_radius(rounds, **ball, ridge=ridge, delta=float(rounds) ** -4),
+            lambda: cqb_eta_2.cqb_eta_2_radius(rounds, **ball, ridge=ridge),
         )
     ]
     numbers: dict[str, Any] = {
