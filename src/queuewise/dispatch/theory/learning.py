@@ -35,7 +35,10 @@ def exploration_threshold(episode: int) -> float:
 def within(ratio: Fraction, accuracy: float) -> Assumption:
     """ε < 2r* (Lemma 12)."""
     return Assumption(
-        "the accuracy ε is below 2r*", 0.0 < accuracy < 2 * ratio, f"{accuracy:.6g}", f"2r* = {float(2 * ratio):.6g}"
+        "the accuracy ε is above 0 and below 2r*",
+        0.0 < accuracy < 2 * ratio,
+        f"{accuracy:.6g}",
+        f"2r* = {float(2 * ratio):.6g}",
     )
 
 

@@ -179,7 +179,7 @@ def stability(arrival_rate: Fraction, service_rates: Sequence[Fraction]) -> Assu
         "the arrival rate is below what the servers do together",
         arrival_rate < total,
         _short(arrival_rate),
-        f"μ₁ + μ₂ = {_short(Fraction(total))}, LASED (7)",
+        f"Σμ_i = {_short(Fraction(total))}, LASED (7)",
     )
 
 
