@@ -62,7 +62,7 @@ def test_norms_and_scores_are_the_plain_products(dimension, servers) -> None:
         out = np.full(servers, np.nan)
         wrap(confidence.squared_norms)(inverse, features, out)
         np.testing.assert_allclose(out, np.einsum("ik,ij,jk->k", features, inverse, features), rtol=1e-12)
-        wrap(confidence.scores)(vector, features, out)
+        wrap(confidence.scores)(vector, features, 1, out)
         np.testing.assert_allclose(out, features.T @ vector, rtol=1e-12, atol=1e-14)
 
 
@@ -70,11 +70,11 @@ def test_optimism_is_the_index_of_the_paper() -> None:
     rng = np.random.default_rng(1)
     theta, features, squares = 3 * rng.normal(size=4), rng.normal(size=(4, 6)), rng.random(6)
     out, index = np.empty(6), _compile.jit(confidence.optimism)
-    index(theta, 1.7, squares, features, out)
+    index(theta, 1.7, squares, features, 1, out)
     expected = 1 / (1 + np.exp(-features.T @ theta)) + 1.7 * np.sqrt(squares)
     np.testing.assert_allclose(out, expected, rtol=1e-14)
     squares[2] = -1e-18  # rounding may leave a width of nothing just below zero
-    index(theta, 1.7, squares, features, out)
+    index(theta, 1.7, squares, features, 1, out)
     assert out[2] == pytest.approx(1 / (1 + np.exp(-features[:, 2] @ theta)), rel=1e-14)
 
 
@@ -101,8 +101,8 @@ def test_widths_follow_the_design_over_many_moves(moves) -> None:
             met[slot] = -1
         for slot in range(slots):
             if slot == 0 or rng.random() < 1 / (1 + slot):  # slot 0 looks at every round, slot 4 rarely
-                follow(estimate, met, squares, features, slot)
-                follow(estimate, met, squares, features, slot)  # looking twice changes nothing
+                follow(estimate, met, squares, features, np.array([slot]), 1)
+                follow(estimate, met, squares, features, np.array([slot]), 1)  # looking twice changes nothing
                 fresh = np.einsum("ik,ij,jk->k", features[slot], np.linalg.inv(estimate.design), features[slot])
                 worst = max(worst, float(np.abs(squares[slot] / fresh - 1).max()))
                 assert met[slot] == step + 1
@@ -112,7 +112,7 @@ def test_widths_follow_the_design_over_many_moves(moves) -> None:
 def test_a_newcomer_before_the_first_move_has_its_own_width() -> None:
     estimate = logistic.start(logistic.Settings(1.0, 3.0, 2.0, 1e-8), 2, 1)
     squares, met = np.full((1, 1), np.nan), np.array([-1])
-    confidence.follow_design(estimate, met, squares, np.array([[[3.0], [4.0]]]), 0)
+    confidence.follow_design(estimate, met, squares, np.array([[[3.0], [4.0]]]), np.zeros(1, dtype=np.int64), 1)
     assert squares[0, 0] == pytest.approx(12.5)
     assert met[0] == 0
 

@@ -211,17 +211,17 @@ def test_a_pass_over_the_history_is_the_same_compiled_and_interpreted(n) -> None
     phi, theta = rng.normal(size=(n, 4)) * 3, rng.normal(size=4)
     outcomes = rng.random(n) < 0.5
     estimate = logistic.start(logistic.Settings(0.5, 9.0, 1.0, 1e-8), 4, n + 5)
-    estimate.features[:, :n], estimate.outcomes[:n], estimate.counts[0] = phi.T, outcomes, n
+    estimate.features[:, :n], estimate.outcomes[0, :n], estimate.known[0] = phi.T, outcomes, n
     estimate.features[:, n:] = np.nan  # room that no pass may read
     exact = naive.gradient(theta, phi, outcomes, 0.5).astype(float), naive.hessian(theta, phi, 0.5)
     for gradient in (logistic.gradient, _compile.jit(logistic.gradient)):
         slope, hessian = np.full(4, np.nan), np.full((4, 4), np.nan)
-        gradient(estimate, 0.5, theta, slope, hessian, True)
+        gradient(estimate.features, estimate.outcomes[0, :n], 0.5, theta, slope, hessian, True)
         np.testing.assert_allclose(slope, exact[0], atol=1e-12 * n + 1e-13)
         np.testing.assert_allclose(hessian, exact[1], atol=1e-12 * n + 1e-13)
         np.testing.assert_array_equal(hessian, hessian.T)
         untouched = hessian.copy()
-        gradient(estimate, 0.5, theta, slope, hessian, False)
+        gradient(estimate.features, estimate.outcomes[0, :n], 0.5, theta, slope, hessian, False)
         np.testing.assert_array_equal(hessian, untouched)
 
 
@@ -245,7 +245,7 @@ def test_the_newton_step_is_the_minimiser_of_its_model_in_the_ball(bound) -> Non
         root = rng.normal(size=(d, d))
         hessian, slope, theta = root @ root.T + 0.1 * np.eye(d), 5 * rng.normal(size=d), 0.1 * rng.normal(size=d)
         target = np.empty(d)
-        nu = newton(theta, slope, hessian, bound, 0.0, target)
+        nu = newton(theta, slope, hessian, bound, 0.0, np.ones(1, dtype=np.bool_), target)
         # Stationarity of the model with its multiplier, feasibility, and complementarity.
         assert nu >= 0.0
         assert np.linalg.norm(target) <= bound * (1 + 1e-12)

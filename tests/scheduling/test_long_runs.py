@@ -20,7 +20,7 @@ played = engine.play(make("wise"), engine.shape_of(system, rounds), engine.draw(
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 estimate = played.state.estimate
 n = int(estimate.counts[0])
-phi, outcomes = estimate.features[:, :n].T.copy(), estimate.outcomes[:n].copy()
+phi, outcomes = estimate.features[:, :n].T.copy(), estimate.outcomes[0, :n].copy()
 print(json.dumps({
     "mebibytes": peak,
     "reported": float(estimate.certificate[0]),

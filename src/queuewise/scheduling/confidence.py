@@ -3,6 +3,9 @@
 Radii. WISE (9): β_t = (κ/2)√(d ln(1 + t/(dκ)) + 4 ln(t+1)) + √κ S.
 CQB-η-2 (3): β_t = κ√(½ d ln(1 + t/(κλ₀d)) + ½ ln(1/δ)) + S√(κλ₀).
 Or a fixed number (WISE's experiments: 100), or either formula scaled (CQB-η-2's experiments: × 0.1).
+
+Where servers share no parameter, V falls apart into a block per server (see :mod:`logistic`), φ(x, k) is nonzero in block k
+alone, and only d/K of its entries are looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._compile import options
 from . import logistic
 from .logistic import Logistic
 
@@ -49,10 +53,19 @@ def radius_at(radius: Radius, t: int) -> float:
 
 
 def squared_norms(inverse: Floats, features: Floats, out: Floats) -> None:
-    """out[k] = φ_kᵀ V⁻¹ φ_k for the columns φ_k of features : float64[d, K]."""
+    """out[k] = φ_kᵀ V⁻¹ φ_k for the columns φ_k of features : float64[d, K]; inverse : float64[d, b], K blocks or one."""
     d, servers = features.shape
+    b = inverse.shape[1]
     for k in range(servers):
         out[k] = 0.0
+    if b < d:
+        for k in range(servers):
+            for i in range(k * b, k * b + b):
+                total = 0.0
+                for j in range(b):
+                    total += inverse[i, j] * features[k * b + j, k]
+                out[k] += total * features[i, k]
+        return
     product = np.empty(servers)
     for i in range(d):
         for k in range(servers):
@@ -65,9 +78,17 @@ def squared_norms(inverse: Floats, features: Floats, out: Floats) -> None:
             out[k] += product[k] * features[i, k]
 
 
-def scores(vector: Floats, features: Floats, out: Floats) -> None:
-    """out[k] = ⟨φ_k, vector⟩ for the columns φ_k of features : float64[d, K]."""
+@options(inline="always")
+def scores(vector: Floats, features: Floats, blocks: int, out: Floats) -> None:
+    """out[k] = ⟨φ_k, vector⟩ for the columns φ_k of features : float64[d, K]; `blocks` : K or 1."""
     d, servers = features.shape
+    if blocks > 1:
+        b = d // blocks
+        for k in range(servers):
+            out[k] = 0.0
+            for j in range(k * b, k * b + b):
+                out[k] += vector[j] * features[j, k]
+        return
     for k in range(servers):
         out[k] = vector[0] * features[0, k]
     for j in range(1, d):
@@ -76,30 +97,50 @@ def scores(vector: Floats, features: Floats, out: Floats) -> None:
             out[k] += entry * features[j, k]
 
 
-def shrink(move: Floats, sign: float, features: Floats, work: Floats, squares: Floats) -> None:
-    """Follow one rank-one change of V: squares[k] −= sign·⟨φ_k, move⟩² (Sherman and Morrison)."""
-    scores(move, features, work)
+@options(inline="always")
+def shrink(move: Floats, sign: float, block: int, features: Floats, squares: Floats) -> None:
+    """Follow one rank-one change of V: squares[k] −= sign·⟨φ_k, move⟩² (Sherman and Morrison). A move shorter than φ_k
+    is one of this block, and so of this server's."""
+    b = move.shape[0]
+    if b < features.shape[0]:
+        product = 0.0
+        for j in range(b):
+            product += move[j] * features[block * b + j, block]
+        squares[block] -= sign * product * product
+        return
+    work = np.empty(squares.shape[0])
+    scores(move, features, 1, work)
     for k in range(squares.shape[0]):
         squares[k] -= sign * work[k] * work[k]
 
 
-def follow_design(estimate: Logistic, met: NDArray[np.int64], squares: Floats, features: Floats, slot: int) -> None:
-    """Bring ‖φ(x, k)‖²_{V⁻¹} of the job in `slot` up to date; `met` holds how many moves of V each job has followed,
-    −1 for a newcomer. One move behind costs a rank-one update; more, or every 1,024 moves, a fresh product."""
-    moves = estimate.counts[1]
-    behind = moves - met[slot]
-    if behind == 0:
-        return
-    if behind == 1 and met[slot] >= 0 and moves % 1024 != 0:
-        work = np.empty(squares.shape[1])
-        shrink(estimate.move, estimate.move_sign[0], features[slot], work, squares[slot])
-    else:
-        squared_norms(estimate.inverse, features[slot], squares[slot])
-    met[slot] = moves
+def follow_design(
+    estimate: Logistic,
+    met: NDArray[np.int64],
+    squares: Floats,
+    features: Floats,
+    slots: NDArray[np.int64],
+    jobs: int,
+) -> None:
+    """Bring ‖φ(x, k)‖²_{V⁻¹} of the jobs in the first so many slots up to date; `met` holds how many moves of V each job has
+    followed, −1 for a newcomer. One move behind costs a rank-one update; more, or every 1,024 moves, a fresh product."""
+    inverse, move, sign = estimate.inverse, estimate.move, estimate.move_sign[0]
+    moves, block = estimate.counts[1], estimate.counts[2]
+    for position in range(jobs):
+        slot = slots[position]
+        behind = moves - met[slot]
+        if behind == 0:
+            continue
+        if behind == 1 and met[slot] >= 0 and moves % 1024 != 0:
+            shrink(move, sign, block, features[slot], squares[slot])
+        else:
+            squared_norms(inverse, features[slot], squares[slot])
+        met[slot] = moves
 
 
-def optimism(theta: Floats, beta: float, squares: Floats, features: Floats, out: Floats) -> None:
+@options(inline="always")
+def optimism(theta: Floats, beta: float, squares: Floats, features: Floats, blocks: int, out: Floats) -> None:
     """The index of CQB-η-2 (1): out[k] = μ(⟨φ_k, θ̂⟩) + β‖φ_k‖_{V⁻¹}, squares[k] = ‖φ_k‖²_{V⁻¹}."""
-    scores(theta, features, out)
+    scores(theta, features, blocks, out)
     for k in range(out.shape[0]):
         out[k] = logistic.logistic(out[k]) + beta * math.sqrt(max(squares[k], 0.0))

@@ -8,6 +8,10 @@ what makes the uncertainty z_i(r) of WISE section 3.3 monotone.
 
 An entry holds θ̂_i and the rank-one move that turned V_{i−1} into V_i, so that ‖φ‖²_{V_i^{−1}} follows by one product:
 two inner products per pair and entry, whatever the dimension.
+
+Where servers share no parameter (blocks, see :mod:`logistic`), a round changes one server's intervals and no other's: θ̂
+and V stand still in the other blocks, β does not fall, and so their new intervals hold the old. Such an entry names its
+server, and only that one is intersected.
 """
 
 from __future__ import annotations
@@ -26,35 +30,48 @@ from .logistic import Logistic, copy_into, fill, logistic
 Floats = NDArray[np.float64]
 
 
+#: A width key (they are above −1) that has not been computed.
+UNKNOWN = -2.0
+#: Which blocks an interval's change concerns, where it is not one alone.
+ALL, NONE = -1, -2
+
+
 class Log(NamedTuple):
     """The entries of the running epoch; entry 0 is its first interval, I_{τ−1}. An attempt adds one when it is assigned
     and, unless its outcome follows at once, another when that is known or has expired.
 
-    theta : float64[c, d], θ̂_i · move : float64[c, d] and sign : float64[c], the change of V that led to entry i
+    theta : float64[c, d], θ̂_i · move : float64[c, b], sign : float64[c] and moved : int64[c], the change of V that led to
+    entry i, and its block
     radius : float64[c], β_i · formed : bool[c], whether an interval is formed at this entry (between an assignment and
-    its outcome V has moved and θ̂ has not: no interval of the paper) · first_inverse : float64[d, d], V_{τ−1}^{−1}
-    counts : int64[2], the epoch m (−1 before the first) and the number of entries
+    its outcome V has moved and θ̂ has not: no interval of the paper) · only : int64[c], the one block in which θ̂ or V has
+    changed since an interval was last formed, else ALL or NONE · first_inverse : float64[d, b], V_{τ−1}^{−1}
+    counts : int64[3], the epoch m (−1 before the first), the number of entries, and `only` of the next interval so far
     """
 
     theta: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
     move: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
     sign: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
+    moved: Annotated[NDArray[np.int64], Grows(axis=0, times=2, spare=2)]
     radius: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
     formed: Annotated[NDArray[np.bool_], Grows(axis=0, times=2, spare=2)]
+    only: Annotated[NDArray[np.int64], Grows(axis=0, times=2, spare=2)]
     first_inverse: Floats
     counts: NDArray[np.int64]
 
 
-def start(dimension: int, capacity: int) -> Log:
+def start(dimension: int, capacity: int, blocks: int = 1) -> Log:
     """An empty log."""
+    length = dimension // blocks
     return Log(
         theta=np.zeros((capacity, dimension)),
-        move=np.zeros((capacity, dimension)),
+        move=np.zeros((capacity, length)),
         sign=np.zeros(capacity),
+        moved=np.zeros(capacity, dtype=np.int64),
         radius=np.zeros(capacity),
         formed=np.zeros(capacity, dtype=np.bool_),
-        first_inverse=np.zeros((dimension, dimension)),
-        counts=np.array([-1, 0]),
+        only=np.full(capacity, ALL),
+        first_inverse=np.zeros((dimension, length)),
+        counts=np.array([-1, 0, NONE]),
     )
 
 
@@ -84,10 +101,34 @@ def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:
     copy_into(log.theta[0], estimate.theta)
     fill(log.move[0], 0.0)
     log.sign[0] = 1.0
-    log.radius[0] = beta
-    log.formed[0] = True
+    _form(log, 0, beta)
+    log.only[0] = ALL
 
 
+@options(inline="always")
+def _form(log: Log, entry: int, beta: float) -> None:
+    """An interval is formed at this entry."""
+    log.radius[entry] = beta
+    log.formed[entry] = True
+    log.only[entry] = log.counts[2]
+    log.counts[2] = NONE
+
+
+def _touch(counts: NDArray[np.int64], block: int) -> None:
+    """θ̂ or V has changed in this block."""
+    counts[2] = block if counts[2] == NONE or counts[2] == block else ALL
+
+
+def _touch_moved(counts: NDArray[np.int64], before: Floats, theta: Floats, length: int) -> None:
+    """θ̂ has changed in all blocks, of this length, in which it differs from what it was before."""
+    for first in range(0, theta.shape[0], length):
+        for j in range(first, first + length):
+            if theta[j] != before[j]:
+                _touch(counts, first // length)
+                break
+
+
+@options(inline="always")
 def log_move(log: Log, estimate: Logistic) -> None:
     """V has just moved; an interval is formed only when an outcome (or a decision in between) follows."""
     entry = log.counts[1]
@@ -95,12 +136,17 @@ def log_move(log: Log, estimate: Logistic) -> None:
     copy_into(log.theta[entry], estimate.theta)
     copy_into(log.move[entry], estimate.move)
     log.sign[entry] = estimate.move_sign[0]
+    log.moved[entry] = estimate.counts[2]
     log.formed[entry] = False
+    _touch(log.counts, estimate.counts[2])
 
 
+@options(inline="always")
 def log_outcome(log: Log, estimate: Logistic, beta: float) -> None:
     """θ̂ has moved: the interval of WISE's line 14 for the coming rounds."""
     entry = log.counts[1]
+    if entry > 0:
+        _touch_moved(log.counts, log.theta[entry - 1], estimate.theta, log.move.shape[1])
     if entry > 0 and not log.formed[entry - 1]:
         entry -= 1  # the attempt's own move of V is the last entry: one round, one interval
     else:
@@ -108,16 +154,15 @@ def log_outcome(log: Log, estimate: Logistic, beta: float) -> None:
         fill(log.move[entry], 0.0)
         log.sign[entry] = 1.0
     copy_into(log.theta[entry], estimate.theta)
-    log.radius[entry] = beta
-    log.formed[entry] = True
+    _form(log, entry, beta)
 
 
+@options(inline="always")
 def close(log: Log, beta: float) -> None:
     """A decision is due while attempts are in flight: what is known now forms an interval."""
     last = log.counts[1] - 1
     if not log.formed[last]:
-        log.radius[last] = beta
-        log.formed[last] = True
+        _form(log, last, beta)
 
 
 def midpoint(low: float, high: float) -> float:
@@ -139,17 +184,33 @@ def _scores_of_row(rows: Floats, row: int, features: Floats, out: Floats) -> Non
             out[k] += value * features[j, k]
 
 
+@options(inline="always")
 def meet(
-    log: Log, bound: float, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, features: Floats
+    log: Log,
+    bound: float,
+    met: int,
+    low: Floats,
+    high: Floats,
+    frozen: Floats,
+    squares: Floats,
+    keys: Floats,
+    features: Floats,
 ) -> None:
     """Intersect the intervals of one job's pairs (logits low, high : float64[K]) with the entries of the log from `met`
-    on; met = 0 starts afresh from I_{τ−1}. `bound` is the logit of p̄. Lines 7–13 of WISE's Algorithm 1."""
+    on; met = 0 starts afresh from I_{τ−1}. `bound` is the logit of p̄. Lines 7–13 of WISE's Algorithm 1. What has changed
+    has an unknown width key afterwards."""
     servers = low.shape[0]
     if met == 0:
         squared_norms(log.first_inverse, features, squares)
         for k in range(servers):
             low[k], high[k], frozen[k] = -bound, bound, 0.0
     work, below, above = np.empty(servers), np.empty(servers), np.empty(servers)
+    if log.move.shape[1] < features.shape[0]:
+        if met == 0:
+            fill(keys, UNKNOWN)
+        meet_blocks(log, met, low, high, frozen, squares, keys, features)
+        return
+    fill(keys, UNKNOWN)
     any_frozen = 0.0
     for k in range(servers):
         any_frozen += frozen[k]
@@ -184,6 +245,39 @@ def meet(
                 any_frozen += 1.0
             else:
                 low[k], high[k] = below[k], above[k]
+
+
+@options(inline="always")
+def meet_blocks(
+    log: Log, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, keys: Floats, features: Floats
+) -> None:
+    """:func:`meet` where servers share no parameter: each entry for the servers that it concerns."""
+    b = log.move.shape[1]
+    for entry in range(met, log.counts[1]):
+        if entry > 0:
+            k = log.moved[entry]
+            product = 0.0
+            for j in range(b):
+                product += log.move[entry, j] * features[k * b + j, k]
+            squares[k] -= log.sign[entry] * product * product
+        only = log.only[entry]
+        if not log.formed[entry] or only == NONE:
+            continue
+        for k in range(low.shape[0]) if only == ALL else range(only, only + 1):
+            if frozen[k] != 0.0:
+                continue
+            centre = 0.0
+            for j in range(k * b, k * b + b):
+                centre += log.theta[entry, j] * features[j, k]
+            reach = log.radius[entry] * math.sqrt(max(squares[k], 0.0))
+            keys[k] = UNKNOWN
+            below, above = max(low[k], centre - reach), min(high[k], centre + reach)
+            if below > above:  # line 10, as above
+                low[k] = midpoint(low[k], high[k])
+                high[k] = low[k]
+                frozen[k] = 1.0
+            else:
+                low[k], high[k] = below, above
 
 
 def width_key(low: float, high: float) -> float:

@@ -12,6 +12,12 @@ second Newton step s whose remaining gradient is known without another pass: by 
 ½ max|μ̈| max‖φ‖ Σ(φ_i·s)², and Σφφᵀ is at hand. One pass is enough once the estimate moves little; early rounds,
 whose history is short, take two or three.
 
+Blocks. Where servers share no parameter, θ, the history and every matrix fall apart into one block per server, and an
+outcome belongs to one of them. Blocks meet only in the ball's multiplier: inside the ball an outcome moves its own block
+and no other, so that the pass sees that server's history alone; on the ball's boundary all move, but the other blocks so
+little that Taylor's bound spares them their passes for many rounds. One block is the general case, and the same code.
+Matrices are kept as float64[d, b], the diagonal blocks one under the other: rows block·b to block·b + b are a block.
+
 Everything here is plain Python compiled by the engine; the passes alone may reorder sums (SIMD), which is why an
 interpreted run agrees with a compiled one to rounding and not to the bit.
 """
@@ -35,11 +41,11 @@ Floats = NDArray[np.float64]
 #: max |μ̈| = max |μ(1−μ)(1−2μ)|, reached at μ = (1 ± 1/√3)/2.
 LARGEST_SECOND_DERIVATIVE = 1.0 / (6.0 * math.sqrt(3.0))
 #: Rows of the history that one sweep handles at a time: five arrays of this length stay in the first two caches.
-BLOCK = 1024
-#: Above this dimension a Hessian costs many gradients, so it is refreshed only when the steps contract slowly.
+SWEEP = 1024
+#: Above this length of a block a Hessian costs many gradients, so it is refreshed only when the steps contract slowly.
 CHEAP_HESSIAN = 12
-#: Passes over the history after which a refit gives up. Shortened steps are many where logits are in the hundreds.
-MOST_PASSES = 20_000
+#: Steps and passes over the history after which a refit gives up. Shortened steps are many where logits are in the hundreds.
+MOST_STEPS = 40_000
 #: The inverse of the design is recomputed from the design after this many rank-one updates.
 REFRESH = 256
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # ln 2 in two pieces
@@ -48,14 +54,16 @@ SIMD = {"reassoc", "contract", "nsz", "arcp"}  # never "nnan", "ninf": they carr
 
 
 class Logistic(NamedTuple):
-    """What the estimator knows. `n` observations, capacity `c` ≥ n.
+    """What the estimator knows: B blocks of length b, d = B·b, capacity for `c` observations.
 
     theta : float64[d], the estimate · multiplier : float64[1], ν of the ball · certificate : float64[1]
-    design : float64[d, d], V = V₀ + Σφφᵀ over assigned attempts · inverse : float64[d, d], V⁻¹
-    move : float64[d], V⁻¹φ/√(1 ± φᵀV⁻¹φ) of the last change of V, with sign move_sign : float64[1]
-    hessian : float64[d, d], of the objective at (or near) theta · scatter : float64[d, d], Σφφᵀ over known outcomes
+    design : float64[d, b], V = V₀ + Σφφᵀ over assigned attempts · inverse : float64[d, b], V⁻¹
+    move : float64[b], V⁻¹φ/√(1 ± φᵀV⁻¹φ) of the last change of V, with sign move_sign : float64[1], in its block
+    anchor : float64[d], where each block's history was last passed over · slope : float64[d], ∇f(anchor)
+    hessian : float64[d, b], ∇²f at (or near) anchor · scatter : float64[d, b], Σφφᵀ over known outcomes
     largest_norm : float64[1], max ‖φ‖ seen
-    features : float64[d, c], outcomes : float64[c], the history · counts : int64[2], observations and moves of V
+    features : float64[d, c], outcomes : float64[B, c], the history: a block's first known : int64[B] columns
+    counts : int64[3], observations, moves of V, and the block of the last move
     """
 
     theta: Floats
@@ -65,40 +73,49 @@ class Logistic(NamedTuple):
     inverse: Floats
     move: Floats
     move_sign: Floats
+    anchor: Floats
+    slope: Floats
     hessian: Floats
     scatter: Floats
     largest_norm: Floats
     features: Annotated[Floats, Grows(axis=1)]
-    outcomes: Annotated[Floats, Grows(axis=0)]
+    outcomes: Annotated[Floats, Grows(axis=1)]
+    known: NDArray[np.int64]
     counts: NDArray[np.int64]
 
 
 class Settings(NamedTuple):
-    """Parameters of the estimate: ridge > 0, ball radius S, scale v₀ of V₀ = v₀·I, tolerance of the certificate."""
+    """Parameters of the estimate: ridge > 0, ball radius S, scale v₀ of V₀ = v₀·I, tolerance of the certificate, and the
+    number of blocks, which divides d."""
 
     ridge: float
     bound: float
     initial_design: float
     tolerance: float
+    blocks: int = 1
 
 
 def start(settings: Settings, dimension: int, capacity: int) -> Logistic:
     """The estimator before the first observation: θ̂ = 0, V = V₀."""
-    identity = np.eye(dimension)
+    length = dimension // settings.blocks
+    identity = np.tile(np.eye(length), (settings.blocks, 1))
     return Logistic(
         theta=np.zeros(dimension),
         multiplier=np.zeros(1),
         certificate=np.zeros(1),
         design=settings.initial_design * identity,
         inverse=identity / settings.initial_design,
-        move=np.zeros(dimension),
+        move=np.zeros(length),
         move_sign=np.ones(1),
+        anchor=np.zeros(dimension),
+        slope=np.zeros(dimension),
         hessian=settings.ridge * identity,
-        scatter=np.zeros((dimension, dimension)),
+        scatter=np.zeros((dimension, length)),
         largest_norm=np.zeros(1),
         features=np.zeros((dimension, capacity)),
-        outcomes=np.zeros(capacity),
-        counts=np.zeros(2, dtype=np.int64),
+        outcomes=np.zeros((settings.blocks, capacity)),
+        known=np.zeros(settings.blocks, dtype=np.int64),
+        counts=np.zeros(3, dtype=np.int64),
     )
 
 
@@ -206,10 +223,13 @@ def _weighted(weight: Floats, x: Floats, out: Floats) -> None:
         out[i] = weight[i] * x[i]
 
 
-def gradient(estimate: Logistic, ridge: float, theta: Floats, out: Floats, hessian: Floats, with_hessian: bool) -> None:
-    """∇f(θ) into `out`, and ∇²f(θ) into `hessian` if asked for: one pass over the history."""
-    d, n = theta.shape[0], estimate.counts[0]
-    length = min(n, BLOCK)
+def gradient(
+    features: Floats, outcomes: Floats, ridge: float, theta: Floats, out: Floats, hessian: Floats, with_hessian: bool
+) -> None:
+    """∇f(θ) into `out`, and ∇²f(θ) into `hessian` if asked for, of one block: one pass over its history, the first columns
+    of features : float64[b, ≥ n] and outcomes : float64[n]."""
+    d, n = theta.shape[0], outcomes.shape[0]
+    length = min(n, SWEEP)
     z, residual = np.empty(length), np.empty(length)
     weight, weighted = np.empty(length), np.empty(length)
     for j in range(d):
@@ -219,21 +239,21 @@ def gradient(estimate: Logistic, ridge: float, theta: Floats, out: Floats, hessi
             for l in range(d):
                 hessian[j, l] = 0.0
             hessian[j, j] = ridge
-    for first in range(0, n, BLOCK):
-        last = min(n, first + BLOCK)
+    for first in range(0, n, SWEEP):
+        last = min(n, first + SWEEP)
         z_, residual_ = z[: last - first], residual[: last - first]
         weight_, weighted_ = weight[: last - first], weighted[: last - first]
         fill(z_, 0.0)
         for j in range(d):
-            _add_scaled(theta[j], estimate.features[j, first:last], z_)
-        _residuals(z_, estimate.outcomes[first:last], residual_, weight_)
+            _add_scaled(theta[j], features[j, first:last], z_)
+        _residuals(z_, outcomes[first:last], residual_, weight_)
         for j in range(d):
-            row = estimate.features[j, first:last]
+            row = features[j, first:last]
             out[j] += _dot(residual_, row)
             if with_hessian:
                 _weighted(weight_, row, weighted_)
                 for l in range(j + 1):
-                    hessian[j, l] += _dot(weighted_, estimate.features[l, first:last])
+                    hessian[j, l] += _dot(weighted_, features[l, first:last])
     if with_hessian:
         for j in range(d):
             for l in range(j):
@@ -301,45 +321,52 @@ def norm(x: Floats) -> float:
 
 
 def _refresh_inverse(estimate: Logistic) -> None:
-    d = estimate.design.shape[0]
-    lower = np.zeros((d, d))
-    column = np.empty(d)
-    cholesky(estimate.design, 0.0, lower)
-    for j in range(d):
-        fill(column, 0.0)
-        column[j] = 1.0
-        solve_lower(lower, column)
-        solve_upper(lower, column)
-        copy_into(estimate.inverse[j], column)
+    d, b = estimate.design.shape
+    lower = np.zeros((b, b))
+    column = np.empty(b)
+    for first in range(0, d, b):
+        cholesky(estimate.design[first : first + b], 0.0, lower)
+        for j in range(b):
+            fill(column, 0.0)
+            column[j] = 1.0
+            solve_lower(lower, column)
+            solve_upper(lower, column)
+            copy_into(estimate.inverse[first + j], column)
 
 
-def move_design(estimate: Logistic, features: Floats, sign: float) -> None:
-    """V ← V ± φφᵀ (sign +1 when an attempt is assigned, −1 when it expires unanswered), V⁻¹ with it.
+def move_design(estimate: Logistic, features: Floats, sign: float, block: int = 0) -> None:
+    """V ← V ± φφᵀ (sign +1 when an attempt is assigned, −1 when it expires unanswered), V⁻¹ with it. `features` :
+    float64[d], nonzero in this block alone.
 
-    Afterwards, for every ψ, ψᵀV⁻¹ψ has changed by −sign·(ψ·move)²: what a waiting pair's width needs to follow.
+    Afterwards, for every ψ, ψᵀV⁻¹ψ has changed by −sign·(ψ·move)² (ψ's own block): what a waiting pair's width needs to
+    follow.
     """
-    d = features.shape[0]
+    d = estimate.move.shape[0]
+    first, last = block * d, block * d + d
+    design, inverse, move = estimate.design[first:last], estimate.inverse[first:last], estimate.move
+    phi = features[first:last]
     product = np.empty(d)
     leverage = 0.0
     for i in range(d):
         total = 0.0
         for j in range(d):
-            total += estimate.inverse[i, j] * features[j]
+            total += inverse[i, j] * phi[j]
         product[i] = total
-        leverage += total * features[i]
+        leverage += total * phi[i]
     # Taking out what is nearly all that V knows of a direction cancels: then V⁻¹ is computed afresh, and a second move is
     # counted, so that waiting pairs are recomputed too.
     remaining = 1.0 + sign * leverage
     cancels = remaining < 1e-6
     scale = 1.0 / math.sqrt(max(remaining, 1e-6))
     for i in range(d):
-        estimate.move[i] = product[i] * scale
+        move[i] = product[i] * scale
     estimate.move_sign[0] = sign
     for i in range(d):
         for j in range(d):
-            estimate.design[i, j] += sign * features[i] * features[j]
-            estimate.inverse[i, j] -= sign * estimate.move[i] * estimate.move[j]
+            design[i, j] += sign * phi[i] * phi[j]
+            inverse[i, j] -= sign * move[i] * move[j]
     estimate.counts[1] += 1
+    estimate.counts[2] = block
     if cancels:
         estimate.counts[1] += 1
     if cancels or estimate.counts[1] % REFRESH == 0:
@@ -350,157 +377,229 @@ def move_design(estimate: Logistic, features: Floats, sign: float) -> None:
 
 
 def newton_in_ball(
-    theta: Floats, gradient_: Floats, hessian: Floats, bound: float, multiplier: float, target: Floats
+    anchor: Floats,
+    slope: Floats,
+    hessian: Floats,
+    bound: float,
+    multiplier: float,
+    moving: NDArray[np.bool_],
+    target: Floats,
 ) -> float:
-    """The minimiser of gᵀ(x−θ) + ½(x−θ)ᵀH(x−θ) over ‖x‖ ≤ bound, into `target`; returns its multiplier ν ≥ 0.
+    """The minimiser of gᵀ(x−a) + ½(x−a)ᵀH(x−a) over ‖x‖ ≤ bound, into `target`; returns its multiplier ν ≥ 0. a is the
+    anchor, at which the gradient g (`slope`) was taken.
 
-    On the boundary x(ν) = (H + νI)⁻¹(Hθ − g) with ‖x(ν)‖ = bound: Newton's method on 1/‖x(ν)‖ (Moré and Sorensen,
-    SIAM J. Sci. Stat. Comput. 4, 1983), from the previous multiplier.
+    On the boundary x(ν) = (H + νI)⁻¹(Ha − g) with ‖x(ν)‖ = bound: Newton's method on 1/‖x(ν)‖ (Moré and Sorensen,
+    SIAM J. Sci. Stat. Comput. 4, 1983), from the previous multiplier. While ν = 0 blocks are independent, and only those
+    that are `moving` are solved for; the others' part of `target` stays as it is handed in.
     """
-    d = theta.shape[0]
-    lower = np.zeros((d, d))
+    d, b = hessian.shape
+    lower = np.zeros((d, b))
     right, q = np.empty(d), np.empty(d)
-    for i in range(d):
-        total = -gradient_[i]
-        for j in range(d):
-            total += hessian[i, j] * theta[j]
-        right[i] = total
     nu = multiplier
+    everything = nu > 0.0
+    for i in range(d):
+        total = -slope[i]
+        for j in range(b):
+            total += hessian[i, j] * anchor[i - i % b + j]
+        right[i] = total
     previous_gap = math.inf
     for _ in range(60):
-        cholesky(hessian, nu, lower)
-        copy_into(target, right)
-        solve_lower(lower, target)
-        solve_upper(lower, target)
+        for block in range(moving.shape[0]):
+            if everything or moving[block]:
+                first, last = block * b, block * b + b
+                factor, x = lower[first:last], target[first:last]
+                copy_into(x, right[first:last])
+                cholesky(hessian[first:last], nu, factor)
+                solve_lower(factor, x)
+                solve_upper(factor, x)
         length = norm(target)
         if nu == 0.0 and length <= bound:
             return 0.0
+        if not everything and b < d:  # the ball is in the way, and so all blocks are
+            everything = True
+            continue
         gap = math.fabs(length - bound)
         if gap <= 2e-15 * bound or (gap <= 1e-9 * bound and gap >= previous_gap):  # quadratic until rounding stops it
             break
         previous_gap = gap
         copy_into(q, target)
-        solve_lower(lower, q)
+        for first in range(0, d, b):
+            solve_lower(lower[first : first + b], q[first : first + b])
         ratio = length / norm(q)
         following = max(0.0, nu + ratio * ratio * (length - bound) / bound)
         if following == nu:
             break
         nu = following
+        everything = True
     scale = bound / norm(target)
     for i in range(d):
         target[i] *= scale
     return nu
 
 
-def stationarity(theta: Floats, gradient_: Floats, bound: float) -> tuple[float, float]:
-    """(‖∇f + νθ‖, ν) with the best admissible multiplier: ν = 0 inside the ball, ν ≥ 0 on its boundary."""
+def best_multiplier(theta: Floats, gradient_: Floats, bound: float) -> float:
+    """The admissible ν that makes ‖∇f + νθ‖ least: 0 inside the ball, ν ≥ 0 on its boundary."""
+    if norm(theta) < bound * (1.0 - 1e-14):
+        return 0.0
+    inner = 0.0
+    for i in range(theta.shape[0]):
+        inner += theta[i] * gradient_[i]
+    return max(0.0, -inner / (bound * bound))
+
+
+# --- following the outcomes --------------------------------------------------------------------------------------------
+
+
+def _pass(estimate: Logistic, ridge: float, block: int, with_hessian: bool) -> None:
+    """Gradient and Hessian of a block at θ̂, from its history: there is its anchor now."""
+    b, n = estimate.hessian.shape[1], estimate.known[block]
+    first, last = block * b, block * b + b
+    theta = estimate.theta[first:last]
+    copy_into(estimate.anchor[first:last], theta)
+    features, outcomes = estimate.features[first:last], estimate.outcomes[block, :n]
+    gradient(features, outcomes, ridge, theta, estimate.slope[first:last], estimate.hessian[first:last], with_hessian)
+
+
+def _slope_now(
+    theta: Floats, anchor: Floats, slope: Floats, hessian: Floats, scatter: Floats, largest_norm: float, out: Floats
+) -> float:
+    """One block of ∇f(θ̂) as far as it is known without a pass: g + H(θ̂ − a) from its anchor a, into `out`. Returns what
+    the true one is at most away, by Taylor's theorem.
+
+    Where the Hessian is not that of the anchor (long blocks) nothing is known of a block that has moved.
+    """
     d = theta.shape[0]
-    nu = 0.0
-    if norm(theta) >= bound * (1.0 - 1e-14):
-        inner = 0.0
-        for i in range(d):
-            inner += theta[i] * gradient_[i]
-        nu = max(0.0, -inner / (bound * bound))
-    total = 0.0
+    spread = 0.0
     for i in range(d):
-        total += (gradient_[i] + nu * theta[i]) ** 2
-    return math.sqrt(total), nu
+        total, along = slope[i], 0.0
+        for j in range(d):
+            step = theta[j] - anchor[j]
+            total += hessian[i, j] * step
+            along += scatter[i, j] * step
+        out[i] = total
+        spread += along * (theta[i] - anchor[i])
+    if d > CHEAP_HESSIAN and spread != 0.0:
+        return math.inf
+    return 0.5 * LARGEST_SECOND_DERIVATIVE * largest_norm * max(spread, 0.0)
 
 
-def _quadratic(matrix: Floats, x: Floats) -> float:
-    total = 0.0
-    for i in range(x.shape[0]):
-        for j in range(x.shape[0]):
-            total += x[i] * matrix[i, j] * x[j]
-    return total
-
-
-def refit(settings: Settings, estimate: Logistic) -> None:
+def refit(settings: Settings, estimate: Logistic, block: int) -> None:
     """Move θ̂ to the constrained minimiser, to a certified distance ≤ tolerance. `hessian` must hold ∇²f near θ̂, and
-    the last row of the history be the one that θ̂ has not met yet (with no new row it only tightens)."""
-    d = estimate.theta.shape[0]
-    ridge, bound, tolerance = settings.ridge, settings.bound, settings.tolerance
-    theta, hessian = estimate.theta, estimate.hessian
-    slope, target, step = np.empty(d), np.empty(d), np.empty(d)
-    exact_hessian = d <= CHEAP_HESSIAN
+    `block` be the only one whose history has a row that θ̂ has not met yet (with none it only tightens).
+
+    Every block answers for its share of the tolerance, so that inside the ball no block waits for another.
+    """
+    blocks, (d, b) = estimate.known.shape[0], estimate.hessian.shape
+    ridge, bound = settings.ridge, settings.bound
+    share = settings.tolerance * ridge / math.sqrt(blocks)
+    theta, anchor, slope, hessian = estimate.theta, estimate.anchor, estimate.slope, estimate.hessian
+    scatter, largest_norm = estimate.scatter, estimate.largest_norm[0]
+    now, target = np.empty(d), np.empty(d)
+    doubts, moving = np.zeros(blocks), np.zeros(blocks, dtype=np.bool_)
+    doubts[block], moving[block] = math.inf, True
     best = math.inf
     stalled = 0
-    for _ in range(MOST_PASSES):
-        gradient(estimate, ridge, theta, slope, hessian, exact_hessian)
-        residual, nu = stationarity(theta, slope, bound)
+    for _ in range(MOST_STEPS):
+        for k in range(blocks):
+            first, last = k * b, k * b + b
+            if moving[k] and doubts[k] > 0.5 * share:
+                _pass(estimate, ridge, k, b <= CHEAP_HESSIAN)
+            doubts[k] = _slope_now(
+                theta[first:last],
+                anchor[first:last],
+                slope[first:last],
+                hessian[first:last],
+                scatter[first:last],
+                largest_norm,
+                now[first:last],
+            )
+        nu = best_multiplier(theta, now, bound)
+        residual, left = 0.0, 0.0
+        settled, due = True, False
+        for k in range(blocks):
+            square = 0.0
+            for i in range(k * b, k * b + b):
+                square += (now[i] + nu * theta[i]) ** 2
+            at_most = math.sqrt(square) + doubts[k]
+            moving[k] = at_most > share
+            settled = settled and not moving[k]
+            due = due or (moving[k] and doubts[k] > 0.5 * share)
+            residual += square
+            left += at_most * at_most
+        residual = math.sqrt(residual)
         estimate.multiplier[0] = nu
-        estimate.certificate[0] = residual / ridge
-        if residual <= tolerance * ridge:
+        estimate.certificate[0] = math.sqrt(left) / ridge
+        if settled:
             return
+        if due:
+            continue
         if stalled >= 20:  # rounding is in the way: the certificate says how far we got
             return
-        use_hessian = exact_hessian
-        if d > CHEAP_HESSIAN:
-            if not exact_hessian and residual > 0.1 * best:  # slow: this point deserves its own Hessian
-                gradient(estimate, ridge, theta, slope, hessian, True)
-                use_hessian = True
-            exact_hessian = False
+        if b > CHEAP_HESSIAN and residual > 0.1 * best:  # slow: this point deserves its own Hessian
+            for k in range(blocks):
+                if moving[k]:
+                    _pass(estimate, ridge, k, True)
         halved = residual <= 0.5 * best
         best = min(best, residual)
-        nu = newton_in_ball(theta, slope, hessian, bound, nu, target)
-        for i in range(d):
-            step[i] = target[i] - theta[i]
-        # Generalised self-concordance (Sun and Tran-Dinh, Math. Program. 178, 2019): a full step descends while
-        # max‖φ‖·‖s‖ ≤ 1, a longer one is shortened to log(1+δ)/δ of itself.
-        reach = estimate.largest_norm[0] * norm(step)
-        if reach > 1.0:
-            damping = math.log1p(reach) / reach
-            for i in range(d):
-                theta[i] += damping * step[i]
-            continue
-        stalled = 0 if halved else stalled + 1  # only full steps count: shortened ones are slow by design
-        if use_hessian:
-            # What is left of the gradient at the target: the linear model's own error, and Taylor's remainder.
-            linear = 0.0
-            for i in range(d):
-                total = slope[i] + nu * target[i]
-                for j in range(d):
-                    total += hessian[i, j] * step[j]
-                linear += total * total
-            spread = _quadratic(estimate.scatter, step)
-            left = math.sqrt(linear) + 0.5 * LARGEST_SECOND_DERIVATIVE * estimate.largest_norm[0] * max(spread, 0.0)
-            copy_into(theta, target)
-            if left <= tolerance * ridge:
-                estimate.multiplier[0] = nu
-                estimate.certificate[0] = left / ridge
-                return
-        else:
-            copy_into(theta, target)
+        copy_into(target, theta)
+        newton_in_ball(anchor, slope, hessian, bound, nu, moving, target)
+        if step_towards(theta, target, largest_norm):  # only full steps count: shortened ones are slow by design
+            stalled = 0 if halved else stalled + 1
 
 
-def learn(settings: Settings, estimate: Logistic, features: Floats, success: bool) -> None:
-    """One more outcome: append it and move θ̂ to the new minimiser. The order of outcomes does not matter."""
-    d = features.shape[0]
-    theta, hessian = estimate.theta, estimate.hessian
-    n = estimate.counts[0]
+def step_towards(theta: Floats, target: Floats, largest_norm: float) -> bool:
+    """θ ← target, or part of the way; says whether it went all the way.
+
+    Generalised self-concordance (Sun and Tran-Dinh, Math. Program. 178, 2019): a full step descends while
+    max‖φ‖·‖s‖ ≤ 1, a longer one is shortened to log(1+δ)/δ of itself.
+    """
+    reach = 0.0
+    for i in range(theta.shape[0]):
+        reach += (target[i] - theta[i]) ** 2
+    reach = math.sqrt(reach) * largest_norm
+    if reach <= 1.0:
+        copy_into(theta, target)
+        return True
+    damping = math.log1p(reach) / reach
+    for i in range(theta.shape[0]):
+        theta[i] += damping * (target[i] - theta[i])
+    return False
+
+
+@options(inline="always")
+def learn(settings: Settings, estimate: Logistic, features: Floats, success: bool, block: int = 0) -> None:
+    """One more outcome, of φ = `features` : float64[d], nonzero in this block alone: append it and move θ̂ to the new
+    minimiser. The order of outcomes does not matter."""
+    b = estimate.hessian.shape[1]
+    first, last = block * b, block * b + b
+    phi, theta, anchor = features[first:last], estimate.theta[first:last], estimate.anchor[first:last]
+    slope, hessian, scatter = estimate.slope[first:last], estimate.hessian[first:last], estimate.scatter[first:last]
+    history = estimate.features[first:last]
+    n = estimate.known[block]
     outcome = 1.0 if success else 0.0
     z = 0.0
-    for j in range(d):
-        estimate.features[j, n] = features[j]
-        z += features[j] * theta[j]
-    estimate.outcomes[n] = outcome
-    estimate.counts[0] = n + 1
-    estimate.largest_norm[0] = max(estimate.largest_norm[0], norm(features))
-    # The old optimum has ∇f = −νθ̂; one new term is added to gradient and Hessian: a Newton step without a pass.
+    for j in range(b):
+        history[j, n] = phi[j]
+        z += phi[j] * theta[j]
+    estimate.outcomes[block, n] = outcome
+    estimate.known[block] = n + 1
+    estimate.counts[0] += 1
+    estimate.largest_norm[0] = max(estimate.largest_norm[0], norm(phi))
+    # The gradient at θ̂ is known well, and one new term is added to it and to the Hessian: a Newton step without a pass.
     p = logistic(z)
     weight = p * (1.0 - p)
-    slope, target = np.empty(d), np.empty(d)
-    for i in range(d):
-        slope[i] = (p - outcome) * features[i] - estimate.multiplier[0] * theta[i]
-        for j in range(d):
-            hessian[i, j] += weight * features[i] * features[j]
-            estimate.scatter[i, j] += features[i] * features[j]
-    newton_in_ball(theta, slope, hessian, settings.bound, estimate.multiplier[0], target)
-    reach = 0.0
-    for i in range(d):
-        reach += (target[i] - theta[i]) ** 2
-    reach = math.sqrt(reach) * estimate.largest_norm[0]
-    damping = 1.0 if reach <= 1.0 else math.log1p(reach) / reach
-    for i in range(d):
-        theta[i] += damping * (target[i] - theta[i])
-    refit(settings, estimate)
+    for i in range(b):
+        slope[i] += (p - outcome) * phi[i]
+        for j in range(b):
+            slope[i] += hessian[i, j] * (theta[j] - anchor[j])
+    for i in range(b):
+        anchor[i] = theta[i]
+        for j in range(b):
+            hessian[i, j] += weight * phi[i] * phi[j]
+            scatter[i, j] += phi[i] * phi[j]
+    target, moving = estimate.theta.copy(), np.zeros(estimate.known.shape[0], dtype=np.bool_)
+    moving[block] = True
+    nu = estimate.multiplier[0]
+    newton_in_ball(estimate.anchor, estimate.slope, estimate.hessian, settings.bound, nu, moving, target)
+    step_towards(estimate.theta, target, estimate.largest_norm[0])
+    refit(settings, estimate, block)

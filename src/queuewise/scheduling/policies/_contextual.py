@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._compile import options
 from ..._random import Stream, below
 from ...fields import number
 from .. import logistic
-from ..confidence import FIXED, FORMULAS, Radius, follow_design, optimism, radius_at
+from ..confidence import FIXED, FORMULAS, Radius, follow_design, optimism, radius_at, squared_norms
 from ..logistic import Logistic, Settings
 from ..policy import EXPLOIT, RANDOM, TIE, PerJob, PerServer, Shape, Ticket, Waiting
 
@@ -79,7 +80,12 @@ def estimation(options: Mapping[str, Any], shape: Shape, formula: str) -> tuple[
         initial = shape.suggested_initial_design
     else:  # WISE: V₀ = κI; CQB-η-2, Algorithm 1: V₀ = λ₀I
         initial = kappa if formula == "wise" else ridge
-    return Settings(ridge, bound, initial, number(options, "tolerance", 0.0)), radius
+    if shape.blocks not in (1, shape.servers) or shape.dimension % shape.blocks:
+        raise ValueError(
+            f"blocks: must be 1, or the number of servers ({shape.servers}) where it divides the dimension "
+            f"({shape.dimension}), not {shape.blocks!r}"
+        )
+    return Settings(ridge, bound, initial, number(options, "tolerance", 0.0), shape.blocks), radius
 
 
 def newcomer(columns: Columns, slot: int) -> None:
@@ -87,9 +93,22 @@ def newcomer(columns: Columns, slot: int) -> None:
     columns.met[slot] = -1
 
 
+@options(inline="always")
+def block_of(estimate: Logistic, ticket: Ticket) -> int:
+    """The block in which an attempt's features are nonzero: its server's, or the only one."""
+    return ticket.server if estimate.known.shape[0] > 1 else 0
+
+
+@options(inline="always")
+def move(estimate: Logistic, ticket: Ticket, sign: float) -> None:
+    """An attempt enters V (sign +1), or leaves it because its outcome never came (−1)."""
+    logistic.move_design(estimate, ticket.features, sign, block_of(estimate, ticket))
+
+
+@options(inline="always")
 def learn(settings: Settings, estimate: Logistic, ticket: Ticket, success: bool) -> None:
     """The outcome of an attempt reaches the estimate."""
-    logistic.learn(settings, estimate, ticket.features, success)
+    logistic.learn(settings, estimate, ticket.features, success, block_of(estimate, ticket))
 
 
 def most_optimistic(
@@ -97,13 +116,14 @@ def most_optimistic(
 ) -> tuple[int, int, int]:
     """argmax over waiting pairs of μ(⟨φ, θ̂_{t−1}⟩) + β_{t−1}‖φ‖_{V⁻¹_{t−1}} (CQB-η-2 (1)); ties by the rule `ties`."""
     beta = radius_at(radius, waiting.round - 1)
-    servers = waiting.allowed.shape[0]
+    servers, blocks = waiting.allowed.shape[0], estimate.known.shape[0]
+    follow_design(estimate, columns.met, columns.squares, waiting.features, waiting.slots, waiting.jobs)
+    theta = estimate.theta
     index = np.empty(servers)
     best, slot, server, tied = -math.inf, -1, -1, 0
     for position in range(waiting.jobs):
         candidate = waiting.slots[position]
-        follow_design(estimate, columns.met, columns.squares, waiting.features, candidate)
-        optimism(estimate.theta, beta, columns.squares[candidate], waiting.features[candidate], index)
+        optimism(theta, beta, columns.squares[candidate], waiting.features[candidate], blocks, index)
         for k in range(servers):
             if not waiting.allowed[k]:
                 continue
@@ -144,9 +164,10 @@ def next_allowed(allowed: Any, turn: Any) -> int:
 
 def explain_optimism(radius: Radius, estimate: Logistic, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
     """What an optimistic rule saw in one pair: estimated probability, bonus β‖φ‖_{V⁻¹}, index."""
-    phi = waiting.features[slot, :, server]
-    z = float(phi @ estimate.theta)
+    squares = np.empty(waiting.features.shape[2])
+    squared_norms(estimate.inverse, waiting.features[slot], squares)
+    z = float(waiting.features[slot, :, server] @ estimate.theta)
     beta = radius_at(radius, waiting.round - 1)
-    bonus = beta * math.sqrt(max(float(phi @ estimate.inverse @ phi), 0.0))
+    bonus = beta * math.sqrt(max(float(squares[server]), 0.0))
     probability = float(logistic.logistic(z))
     return {"probability": probability, "bonus": bonus, "index": probability + bonus, "radius": beta}

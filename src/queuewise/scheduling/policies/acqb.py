@@ -25,6 +25,7 @@ from ._contextual import (
     estimation,
     explain_optimism,
     learn,
+    move,
     next_allowed,
 )
 
@@ -62,13 +63,15 @@ def start(params: Params, shape: Shape, stream: Stream) -> State:
 
 def draw(estimate: Logistic, beta: float, draws: NDArray[np.float64], stream: Stream) -> None:
     """draws[m] ~ N(θ̂, β²V⁻¹): with V = LLᵀ, θ̂ + βL⁻ᵀn for a standard normal n."""
-    d = estimate.theta.shape[0]
-    lower = np.zeros((d, d))
-    cholesky(estimate.design, 0.0, lower)
+    d, b = estimate.design.shape
+    lower = np.zeros((d, b))
+    for first in range(0, d, b):
+        cholesky(estimate.design[first : first + b], 0.0, lower[first : first + b])
     for m in range(draws.shape[0]):
         for j in range(d):
             draws[m, j] = normal(stream)
-        solve_upper(lower, draws[m])
+        for first in range(0, d, b):
+            solve_upper(lower[first : first + b], draws[m, first : first + b])
         for j in range(d):
             draws[m, j] = estimate.theta[j] + beta * draws[m, j]
 
@@ -78,13 +81,13 @@ def decide(params: Params, state: State, columns: Any, waiting: Waiting, stream:
     if waiting.newest >= 0 and uniform(stream) < params.exploration_scale / math.sqrt(waiting.round + 1.0):
         return waiting.newest, next_allowed(waiting.allowed, state.turn), EXPLORE
     draw(state.estimate, radius_at(params.radius, waiting.round - 1), state.draws, stream)
-    servers = waiting.allowed.shape[0]
+    servers, blocks = waiting.allowed.shape[0], state.estimate.known.shape[0]
     index, largest = np.empty(servers), np.empty(servers)
     best, slot, server, tied = -math.inf, -1, -1, 0
     for position in range(waiting.jobs):
         candidate = waiting.slots[position]
         for m in range(params.samples):
-            scores(state.draws[m], waiting.features[candidate], index)
+            scores(state.draws[m], waiting.features[candidate], blocks, index)
             for k in range(servers):
                 largest[k] = index[k] if m == 0 else max(largest[k], index[k])
         for k in range(servers):
@@ -101,7 +104,7 @@ def decide(params: Params, state: State, columns: Any, waiting: Waiting, stream:
 
 def assigned(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket) -> None:
     """V_t = V_{t−1} + φφᵀ."""
-    logistic.move_design(state.estimate, ticket.features, 1.0)
+    move(state.estimate, ticket, 1.0)
 
 
 def observe(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket, success: bool) -> None:
@@ -111,7 +114,7 @@ def observe(params: Params, state: State, columns: Any, waiting: Waiting, ticket
 
 def expired(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket) -> None:
     """An attempt whose outcome never came is taken out of V."""
-    logistic.move_design(state.estimate, ticket.features, -1.0)
+    move(state.estimate, ticket, -1.0)
 
 
 def explain(params: Params, state: State, columns: Any, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:

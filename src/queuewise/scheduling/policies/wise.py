@@ -15,29 +15,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._compile import options
 from ..._random import Stream, uniform
 from ...fields import number
 from ...growing import copied
 from .. import intervals, logistic
 from ..confidence import Radius, radius_at
-from ..intervals import Log, width_key
+from ..intervals import UNKNOWN, Log, width_key
 from ..logistic import Logistic, Settings
 from ..policy import EXPLOIT, TIE, PerJob, PerServer, Policy, Shape, Ticket, Waiting
 from ._contextual import (
     COMMON,
     estimation,
     learn,
+    move,
 )
 
 
 class Columns(NamedTuple):
-    """Per waiting job: ends of its intervals as logits, whether frozen (0 or 1), ‖φ‖²_{V⁻¹}; the epoch in which it last
-    met the log, and how many entries of it."""
+    """Per waiting job: ends of its intervals as logits, whether frozen (0 or 1), ‖φ‖²_{V⁻¹}, width keys as far as known; the
+    epoch in which it last met the log, and how many entries of it."""
 
     low: PerServer
     high: PerServer
     frozen: PerServer
     squares: PerServer
+    keys: PerServer
     epoch: PerJob
     met: PerJob
 
@@ -70,7 +73,7 @@ def configure(options: Mapping[str, Any], shape: Shape) -> Params:
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """Nothing observed yet; U₀ is drawn once."""
     estimate = logistic.start(params.settings, shape.dimension, 0)
-    return State(estimate, intervals.start(shape.dimension, 2), np.array([uniform(stream)]))
+    return State(estimate, intervals.start(shape.dimension, 2, shape.blocks), np.array([uniform(stream)]))
 
 
 def admit(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int) -> None:
@@ -78,6 +81,7 @@ def admit(params: Params, state: State, columns: Columns, waiting: Waiting, slot
     columns.epoch[slot] = -1
 
 
+@options(inline="always")
 def look(params: Params, state: State, columns: Columns, waiting: Waiting) -> float:
     """Bring every waiting pair's interval up to date; the largest lower end among allowed pairs (a logit)."""
     log = state.log
@@ -101,6 +105,7 @@ def look(params: Params, state: State, columns: Columns, waiting: Waiting) -> fl
                 columns.high[slot],
                 columns.frozen[slot],
                 columns.squares[slot],
+                columns.keys[slot],
                 waiting.features[slot],
             )
             columns.met[slot] = log.counts[1]
@@ -119,7 +124,9 @@ def decide(params: Params, state: State, columns: Columns, waiting: Waiting, str
         slot = waiting.slots[position]
         for k in range(waiting.allowed.shape[0]):
             if waiting.allowed[k] and columns.high[slot, k] >= floor:
-                key = width_key(columns.low[slot, k], columns.high[slot, k])
+                key = columns.keys[slot, k]
+                if key == UNKNOWN:
+                    key = columns.keys[slot, k] = width_key(columns.low[slot, k], columns.high[slot, k])
                 if key > widest + TIE * math.fabs(widest) or chosen < 0:
                     widest, chosen, server = key, slot, k
     return chosen, server, EXPLOIT
@@ -127,7 +134,7 @@ def decide(params: Params, state: State, columns: Columns, waiting: Waiting, str
 
 def assigned(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """V_t = V_{t−1} + φφᵀ (line 19)."""
-    logistic.move_design(state.estimate, ticket.features, 1.0)
+    move(state.estimate, ticket, 1.0)
     intervals.log_move(state.log, state.estimate)
 
 
@@ -139,7 +146,7 @@ def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ti
 
 def expired(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """An attempt whose outcome never came is taken out of V; intervals already intersected stay."""
-    logistic.move_design(state.estimate, ticket.features, -1.0)
+    move(state.estimate, ticket, -1.0)
     intervals.log_move(state.log, state.estimate)
 
 
