@@ -401,6 +401,11 @@ def test_learning_by_hand() -> None:
     assert theory.exploration_threshold(1) == pytest.approx(math.log(2) ** 4)
     assert theory.log_deviation_bound(2, 128, 2.0) == pytest.approx(math.log(4) - 1.0)
     assert theory.log_misestimation_bound("3/2", 20, 2.0) == pytest.approx(math.log(4) - math.log(20) ** 2 / 512 / 36)
+    # v* = 1/6 for equal servers at load 0.1: level 2 from 1, μ/λ = 5
+    light = theory.pair("0.2", [1, 1])
+    assert theory.log_both_serve_floor(light) == pytest.approx(-math.log(6))
+    explores = 2 * math.exp(-(10**6) / 36 / 64) + 2**10 * math.exp(17) / (10**6 - 1) ** 3
+    assert theory.log_exploration_bound(light, 10**6) == pytest.approx(math.log(explores), rel=1e-12)
     # r* = 2 and room 20 − 2 on one side, 2 − 1/20 on the other: u_2(1) = 1 is small enough, and m(k) ≥ 1 from e^{1/5} on
     pair = theory.pair(9, [5, 10])
     assert theory.first_settled_episode(pair, [1, 20], 5.0) == 2
@@ -478,7 +483,7 @@ def test_both_servers_work_as_often_as_the_equations_say(pair: theory.Pair) -> N
     assert math.exp(theory.log_both_serve(pair)) == pytest.approx(chance, rel=1e-8)
 
 
-@pytest.mark.parametrize("rates", [(1, 1), (5, 10), (10, 1), (1, 30), (3, 2)])
+@pytest.mark.parametrize("rates", [(1, 1), (5, 10), (10, 1), (1, 30), (3, 2), (3, 4), (7, 5)])
 def test_floor_of_both_serving_holds_within_half_of_the_ratio_and_is_met(rates: tuple[int, int]) -> None:
     for load in ("0.2", "0.5", "0.95"):
         arriving = Fraction(load) * sum(rates)
