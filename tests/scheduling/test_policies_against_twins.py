@@ -54,7 +54,7 @@ def _stepped(policy, system, rounds, seed=1):
     state = policy.grow_state(state, rounds + 2)
     slots = rounds + 1
     queue, columns = engine.new_queue(slots, shape.dimension, shape.servers), policy.new_columns(slots, shape.servers)
-    record, entry = engine._record(rounds, len(draws.contexts), True), engine._entry(policy, True)
+    record, entry = engine._record(rounds, len(draws.contexts), True, False), engine._entry(policy, True)
 
     def steps():
         for t in range(1, rounds + 1):
