@@ -172,11 +172,11 @@ def measure(
     *,
     seed: int,
     workers: int | None,
-    path: Path,
+    path: Path | None,
     progress: Callable[[int, int], None] | None = None,
     played: Sequence[Policy] | None = None,
 ) -> Measured:
-    """Play every policy on members of one family, and keep one number a run; runs that `path` holds already are not repeated.
+    """Play every policy on members of one family, and keep one number a run; runs that the file `path` holds are not repeated.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def measure(
         "policies": [policy_settings(policy) for policy in listed],
         "version": VERSION,
     }
-    kept = _read(path, settings)
+    kept = None if path is None else _read(path, settings)
     names = [policy.name for policy in listed]
     rows = kept or {"members": [], "conditional": {n: [] for n in names}, "plain": {n: [] for n in names}}
     chunk = max(1, _DECISIONS // horizon)
@@ -220,7 +220,8 @@ def measure(
             member = hard_family.instance(instance_seed(seed, run))
             assert isinstance(member, HardSystem)
             rows["members"].append("".join("+" if sign > 0 else "−" for sign in member.signs))
-        write_text(path, to_json({"settings": settings, **rows}) + "\n")
+        if path is not None:
+            write_text(path, to_json({"settings": settings, **rows}) + "\n")
     return Measured(
         horizon,
         reference.bound,
@@ -242,7 +243,7 @@ def _read(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         same = found.pop("settings") == json.loads(to_json(settings))
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, AttributeError, TypeError):
         same = False
     if not same:
         raise ValueError(f"out: {str(path)!r} holds runs of another experiment; name another folder")
