@@ -556,6 +556,10 @@ def test_regret_adds_up_what_its_proof_adds_up() -> None:
     assert found.early == pytest.approx(math.log(found.first_episode - 1) + arrivals.log_mean)
     parts = [found.early, found.exploration, found.misestimation, found.overflow]
     assert found.total == pytest.approx(float(np.logaddexp.reduce(parts)))
+    spread = 1024 * depth**2  # the root of Lemma 10's bound is 2 exp(−ln²k/spread)
+    root = math.log(2) - math.log(10**9) ** 2 / spread
+    assert theory.log_misestimation_bound(1, 10**9, depth) / 2 == pytest.approx(root, rel=1e-12)
+    assert found.misestimation == pytest.approx(arrivals.log_second / 2 + learning._log_misses(spread), rel=1e-12)
     later = [found.first_episode + i for i in range(3000)]
     for part, bound in (
         (found.exploration, lambda k: theory.log_exploration_bound(pair, k)),
