@@ -48,6 +48,8 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
     path = write_text(tmp_path / "new" / "a.txt", "two")
     assert path.read_text() == "two"
     assert [entry.name for entry in path.parent.iterdir()] == ["a.txt"]
+    with pytest.raises(ValueError, match=r"cannot write to .*a\.txt"):
+        write_text(path / "b.txt", "three")
 
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import tempfile
 import time
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from ..runs.store import make_folder, write_atomically
 
 #: Seconds between progress lines where there is no terminal to redraw.
 _PLAIN_INTERVAL = 15.0
@@ -125,17 +126,9 @@ def _fixed(number: float, decimals: int) -> str:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file whole or not at all, so that a killed command leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Write a file whole or not at all, so that a killed command leaves the old one. Raises ValueError where it cannot be."""
+    make_folder(path.parent)
+    write_atomically(path, lambda file: file.write(text.encode()))
     return path
 
 
