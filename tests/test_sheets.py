@@ -24,6 +24,20 @@ def test_the_delimiter_is_the_one_that_the_header_has_most_of(tmp_path: Path, ma
     assert read_sheet(path).columns == header
 
 
+def test_uneven_records_and_an_index_without_a_name_are_for_the_caller_to_judge(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(",x\n0,1\n1\n2,3,4\n")
+    sheet = read_sheet(path, strict=False)
+    assert sheet.columns == ["", "x"]
+    assert [sheet.uneven(row) for row in sheet.rows] == [
+        "",
+        "has 1 value for 2 columns; the first without one is 'x'",
+        "has 3 values for 2 columns",
+    ]
+    with pytest.raises(SheetError, match="line 1: column 1 of 2 has no name"):
+        read_sheet(path)
+
+
 def test_patterns_take_letters_of_names_as_they_are() -> None:
     known = ["gpt-4", "gpt-4 (n=1)", "a[b]", "a.b", "axb", "b*"]
     assert chosen("gpt*", known, "outcomes", "f") == ["gpt-4", "gpt-4 (n=1)"]

@@ -386,6 +386,7 @@ def replay(
     sort: Annotated[bool, typer.Option("--sort", help="Put the jobs in order of time.")] = False,
     drop_bad: Annotated[bool, typer.Option("--drop-bad", help="Drop and count lines that cannot be replayed.")] = False,
     jobs: Annotated[int | None, typer.Option(help="Read the first so many jobs only.", show_default=False)] = None,
+    encoding: Annotated[str, typer.Option(help="Of the text of both files, such as cp1252.")] = "utf-8",
     rates: Annotated[
         str | None,
         typer.Option(
@@ -450,9 +451,12 @@ def replay(
             sort=sort,
             drop_bad=drop_bad,
             jobs=jobs,
+            encoding=encoding,
         ),
         listed(rates),
-        drift=None if rates_file is None else recorded.read_rates(rates_file, servers=listed(rates_servers)),
+        drift=None
+        if rates_file is None
+        else recorded.read_rates(rates_file, servers=listed(rates_servers), encoding=encoding),
         fit_rates=fit_rates,
         slots=recorded.parse_slots(listed(slots)),
         busiest=busiest,

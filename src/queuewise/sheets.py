@@ -58,15 +58,18 @@ class Sheet(NamedTuple):
 
     def number(self, row: Row, column: str) -> float:
         """A finite number, or one sentence."""
-        text = row.values[self.columns.index(column)].strip()
         try:
-            value = float(text)
-        except ValueError:
-            point = "; decimals need a point" if is_number(text.replace(",", ".")) else ""
-            raise self.bad(row, column, f"has {text!r}, not a number{point}") from None
-        if not math.isfinite(value):
-            raise self.bad(row, column, f"has {text!r}, not a finite number")
-        return value
+            return finite(row.values[self.columns.index(column)])
+        except ValueError as error:
+            raise self.bad(row, column, str(error)) from None
+
+    def uneven(self, row: Row) -> str:
+        """What is wrong with the number of cells of a record; "" where there is one for each column."""
+        there, wanted = len(row.values), len(self.columns)
+        if there == wanted:
+            return ""
+        without = f"; the first without one is {self.columns[there]!r}" if there < wanted else ""
+        return f"has {there} value{'s' * (there != 1)} for {wanted} columns{without}"
 
 
 def is_number(text: str) -> bool:
@@ -76,6 +79,19 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def finite(text: str) -> float:
+    """A finite number. Raises ValueError with what is wrong, to be put behind the name of the column."""
+    try:
+        value = float(text)
+    except ValueError:
+        text = text.strip()
+        point = "; decimals need a point" if is_number(text.replace(",", ".")) else ""
+        raise ValueError(f"has {text!r}, not a number{point}") from None
+    if not math.isfinite(value):
+        raise ValueError(f"has {text.strip()!r}, not a finite number")
+    return value
 
 
 def chosen(names: str | Sequence[str], known: Sequence[str], field: str, where: object) -> list[str]:
@@ -108,13 +124,15 @@ def find(path: PathLike) -> Path:
     raise SheetError(f"{given}: {what}" + (f", nor is it in QUEUEWISE_DATA, {data}" if data else ""))
 
 
-def read_sheet(path: PathLike, encoding: str = "utf-8") -> Sheet:
+def read_sheet(path: PathLike, encoding: str = "utf-8", *, strict: bool = True) -> Sheet:
     """Read a CSV file.
 
     Parameters
     ----------
     path : the file, gzipped or not.
     encoding : of its text; a mark of byte order at the beginning is skipped.
+    strict : refuse a column without a name, and records with more or fewer cells than there are columns. If not, one column
+        (an index, as pandas writes it) may be called "", and :meth:`Sheet.uneven` says which records are so.
 
     Raises
     ------
@@ -149,17 +167,10 @@ def read_sheet(path: PathLike, encoding: str = "utf-8") -> Sheet:
     if header is None:
         raise SheetError(f"{found}: is empty; it needs a line of column names")
     sheet = Sheet(found, [column.strip() for column in header.values], list(rows))
-    _check_header(sheet, header.line)
-    for row in sheet.rows:
-        if len(row.values) != len(sheet.columns):
-            raise SheetError(
-                f"{found}: line {row.line}: has {len(row.values)} values for {len(sheet.columns)} columns"
-                + (
-                    f"; the first without one is {sheet.columns[len(row.values)]!r}"
-                    if len(row.values) < len(header.values)
-                    else ""
-                )
-            )
+    _check_header(sheet, header.line, strict)
+    for row in sheet.rows if strict else ():
+        if uneven := sheet.uneven(row):
+            raise SheetError(f"{found}: line {row.line}: {uneven}")
     if not sheet.rows:
         raise SheetError(f"{found}: has no line after the column names")
     return sheet
@@ -181,10 +192,10 @@ def _records(path: Path, text: str) -> Iterator[Row]:
         raise SheetError(f"{path}: line {line}: is not CSV text ({error})") from error
 
 
-def _check_header(sheet: Sheet, line: int) -> None:
+def _check_header(sheet: Sheet, line: int, strict: bool) -> None:
     path, columns = sheet.path, sheet.columns
     for position, name in enumerate(columns, 1):
-        if not name:
+        if not name and strict:
             raise SheetError(f"{path}: line {line}: column {position} of {len(columns)} has no name")
         if columns.count(name) > 1:
             raise SheetError(f"{path}: line {line}: names the column {name!r} twice")

@@ -50,6 +50,16 @@ def test_gzip_delimiters_quotes_and_byte_order_mark(tmp_path: Path, delimiter: s
     assert log.times.tolist() == [0.0, 2.0] and log.sizes.tolist() == [2.0, 4.0]
 
 
+def test_texts_of_another_encoding_and_an_index_without_a_name(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(",time,server\n0,1,Zoë\n1,2,Jan\n".encode("cp1252"))
+    assert read_log(tmp_path / "log.csv", encoding="cp1252").servers == ("Zoë", "Jan")
+    with pytest.raises(ValueError, match=r"line 2: is not utf-8 text .* encoding='cp1252'"):
+        read_log(tmp_path / "log.csv")
+    (tmp_path / "rates.csv").write_bytes(",Zoë\n0,1\n5,2\n".encode("cp1252"))
+    drift = read_rates(tmp_path / "rates.csv", encoding="cp1252")
+    assert drift.names == ("Zoë",) and drift.times.tolist() == [0.0, 5.0]
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -91,8 +101,8 @@ def test_units_of_time_sums_of_columns_filters_and_a_number_of_jobs(tmp_path: Pa
     [
         ("", {}, "log.csv: is empty; it needs a line of column names"),
         ("time\n", {}, "has no line after the column names"),
-        ("1,2\n3,4\n", {}, "line 1 must name the columns"),
-        ("time,time\n3,4\n", {}, "line 1 names the column 'time' twice"),
+        ("1,2\n3,4\n", {}, "line 1: must name the columns"),
+        ("time,time\n3,4\n", {}, "line 1: names the column 'time' twice"),
         (GOOD, {"time": "tim"}, "time: there is no column 'tim'; did you mean 'time'?"),
         (GOOD, {"size": "token"}, "size: there is no column 'token'; did you mean 'tokens'?"),
         (GOOD, {"size": "-2*tokens"}, "size: weights must be numbers of at least 0"),
@@ -113,7 +123,13 @@ def test_units_of_time_sums_of_columns_filters_and_a_number_of_jobs(tmp_path: Pa
         ("time\n5\ninf\n", {}, "line 3: column 'time' has 'inf', not a finite number"),
         ("time\n2020-01-01\n7\n", {}, "line 3: column 'time' has '7', not a time of the form"),
         ("time\n2020-01-01\n2020-01-01T00:00:01Z\n", {}, "line 3: .*some times have a time zone and some have none"),
-        ("time,size\n1,2\n3\n", {}, "line 3: has 1 values, not 2"),
+        (",time,\n1,2,3\n", {}, "line 1: names the column '' twice"),
+        (
+            "time,size\n1,2\n3\n",
+            {},
+            "line 3: has 1 value for 2 columns; the first without one is 'size'; drop_bad=True",
+        ),
+        ("time;size\n1;2\n3;0,5\n", {}, "line 3: column 'size' has '0,5', not a number; decimals need a point"),
         ("time,size\n1,2\n3,0\n", {}, "line 3: column 'size' is 0, and must be above 0"),
         ("time,size\n1,2\n3,nan\n", {}, "line 3: column 'size' has 'nan', not a finite number"),
         ("time,size\n1,2\n3,-1\n", {}, "line 3: column 'size' is -1, and must be above 0"),
@@ -132,8 +148,11 @@ def test_a_bad_log_is_one_sentence(tmp_path: Path, text: str, options: dict, sen
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"time\n\xff\xfe\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(GOOD.encode() * 100)[:60])
-    for name in ("a.csv", "b.csv.gz"):
-        with pytest.raises(ValueError, match=rf"{name}: cannot be read as CSV text"):
+    for name, sentence in (
+        ("a.csv", r"a\.csv: line 2: is not utf-8 text \(byte 0xff in column 'time'\)"),
+        ("b.csv.gz", r"b\.csv\.gz: cannot be read \(Compressed file ended"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
             read_log(tmp_path / name)
     with pytest.raises(ValueError, match="is a folder, not a file"):
         read_log(tmp_path)
@@ -218,7 +237,7 @@ def test_rates_over_time(tmp_path: Path) -> None:
     [
         ("time,a\n0,1\n1,0\n", "line 3: column 'a' is 0, and must be above 0"),
         ("time,a\n0,1\n0,2\n", "line 3: column 'time' must increase"),
-        ("time,a\n0,1\n1\n", "line 3: has 1 values, not 2"),
+        ("time,a\n0,1\n1\n", "line 3: has 1 value for 2 columns; the first without one is 'a'"),
         ("time,a\n0,fast\n", "line 2: column 'a' has 'fast', not a number"),
         ("time\n0\n", "needs one column of rates per server"),
         ("time,a\n", "has no line"),

@@ -7,14 +7,9 @@ request. Files that are not found are looked for in the folder that ``QUEUEWISE_
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
-import os
 import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,9 +20,9 @@ import numpy.typing as npt
 
 from ..dispatch.systems import Schedule, schedule
 from ..fields import nearest, require_choice, require_count
+from ..sheets import PathLike, Row, Sheet, finite, is_number, read_sheet
 
 Floats = npt.NDArray[np.float64]
-PathLike = str | os.PathLike[str]
 
 #: Seconds per unit of times that are numbers.
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -133,74 +128,16 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- cells -----------------------------------------------------------------------------------------------------------
 
 
-def find(path: PathLike) -> Path:
-    """The file itself, or the one of this name below ``QUEUEWISE_DATA``. Raises ValueError where there is neither."""
-    given = Path(path)
-    if given.is_file():
-        return given
-    data = os.environ.get("QUEUEWISE_DATA", "")
-    if data and not given.is_absolute() and (Path(data) / given).is_file():
-        return Path(data) / given
-    what = "is a folder, not a file" if given.is_dir() else "cannot be read (no such file)"
-    raise ValueError(f"{given}: {what}" + (f", nor is it in QUEUEWISE_DATA, {data}" if data else ""))
-
-
-class _Row(NamedTuple):
-    line: int
-    values: list[str]
-
-
-class _Sheet:
-    """A CSV file: its path, its columns, and its rows in order with their line numbers."""
-
-    def __init__(self, path: PathLike) -> None:
-        self.path = find(path)
-        rows = self._rows()
-        try:
-            header = next(rows, None)
-            if header is None:
-                raise ValueError(f"{self.path}: is empty; it needs a line of column names")
-            self.columns = [name.strip() for name in header.values]
-            self.rows = list(rows)
-        except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ValueError(f"{self.path}: cannot be read as CSV text ({reason})") from error
-        repeated = {name for name in self.columns if self.columns.count(name) > 1}
-        if repeated:
-            raise ValueError(f"{self.path}: line 1 names the column {sorted(repeated)[0]!r} twice")
-        if all(_is_number(name) for name in self.columns):
-            raise ValueError(f"{self.path}: line 1 must name the columns, but it holds only numbers")
-
-    def _rows(self) -> Iterator[_Row]:
-        raw = self.path.open("rb")
-        gzipped = raw.peek(2)[:2] == b"\x1f\x8b"
-        with raw, io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if gzipped else raw, "utf-8-sig", newline="") as text:
-            first = text.readline()
-            if not first:
-                return
-            delimiter = max(",;\t", key=lambda mark: (first.count(mark), mark == ","))
-            yield _Row(1, next(csv.reader([first], delimiter=delimiter), [""]))
-            reader = csv.reader(text, delimiter=delimiter, strict=True)
-            for values in reader:
-                if values:
-                    yield _Row(reader.line_num + 1, values)
-
-    def at(self, column: str, option: str) -> int:
-        """Position of a column. Raises ValueError for an unknown one, with the nearest."""
-        if column not in self.columns:
-            raise ValueError(f"{self.path}: {option}: there is no column {column!r}{nearest(column, self.columns)}")
-        return self.columns.index(column)
-
-    def usual(self, kind: str) -> str | None:
-        """A column of the usual name for this, if there is one."""
-        for wanted in _USUAL[kind]:
-            for name in self.columns:
-                if name.lower() == wanted:
-                    return name
-        return None
+def _usual(sheet: Sheet, kind: str) -> str | None:
+    """A column of the usual name for this, if there is one."""
+    for wanted in _USUAL[kind]:
+        for name in sheet.columns:
+            if name.lower() == wanted:
+                return name
+    return None
 
 
 class _Bad(ValueError):
@@ -211,22 +148,12 @@ class _Bad(ValueError):
         self.reason = reason
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _number(text: str, column: str) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        raise _Bad(f"column {column!r} has {text!r}, not a number", f"without a number in {column!r}") from None
-    if not math.isfinite(value):
-        raise _Bad(f"column {column!r} has {text!r}, not a finite number", f"without a finite number in {column!r}")
-    return value
+        return finite(text)
+    except ValueError as error:
+        kind = "a finite number" if is_number(text) else "a number"
+        raise _Bad(f"column {column!r} {error}", f"without {kind} in {column!r}") from None
 
 
 def _positive(text: str, column: str) -> float:
@@ -242,12 +169,12 @@ def _positive(text: str, column: str) -> float:
 class _Clock:
     """Times of one column as seconds, all of the form that the first of them has."""
 
-    def __init__(self, path: Path, first: _Row, at: int, column: str, unit: str) -> None:
+    def __init__(self, path: Path, first: Row, at: int, column: str, unit: str) -> None:
         self._column, self._unit = column, TIME_UNITS[unit]
         self._base: datetime | None = None
         text = first.values[at].strip() if at < len(first.values) else ""
         self._parse: Callable[[str], datetime] | None = None
-        if _is_number(text):
+        if is_number(text):
             return
         forms: list[Callable[[str], datetime]] = [datetime.fromisoformat]
         forms += [lambda given, form=form: datetime.strptime(given, form) for form in TIME_FORMATS]  # type: ignore[misc]
@@ -289,7 +216,7 @@ _TERM = re.compile(r"^\s*(?:(?P<weight>[0-9.eE+-]*[0-9.])\s*\*)?\s*(?P<column>.+
 class _Size:
     """A column, or a sum of columns with weights such as ``0.1*ContextTokens+GeneratedTokens``."""
 
-    def __init__(self, sheet: _Sheet, given: str, aliases: Mapping[str, str]) -> None:
+    def __init__(self, sheet: Sheet, given: str, aliases: Mapping[str, str]) -> None:
         self._terms: list[tuple[float, int, str]] = []
         for term in [given] if given in sheet.columns or given in aliases else given.split("+"):
             found = None if term in sheet.columns else _TERM.match(term)
@@ -297,7 +224,7 @@ class _Size:
             if found is not None:
                 column = found["column"]
                 if found["weight"] is not None:
-                    weight = float(found["weight"]) if _is_number(found["weight"]) else math.nan
+                    weight = float(found["weight"]) if is_number(found["weight"]) else math.nan
             if not (0.0 <= weight < math.inf):
                 raise ValueError(f"size: weights must be numbers of at least 0, not {term.strip()!r}")
             column = aliases.get(column, column)
@@ -347,6 +274,7 @@ def read_log(
     sort: bool = False,
     drop_bad: bool = False,
     jobs: int | None = None,
+    encoding: str = "utf-8",
 ) -> Log:
     """Read recorded traffic.
 
@@ -367,6 +295,7 @@ def read_log(
     sort : put the jobs in order of time instead of refusing a log that is not.
     drop_bad : drop and count lines that cannot be replayed instead of refusing them.
     jobs : read the first so many only.
+    encoding : of the text, such as "utf-8" or "cp1252".
 
     Returns
     -------
@@ -381,11 +310,10 @@ def read_log(
     require_choice("time_unit", time_unit, tuple(TIME_UNITS))
     if jobs is not None:
         require_count("jobs", jobs, 2)
-    sheet = _Sheet(path)
-    if not sheet.rows:
-        raise ValueError(f"{sheet.path}: has no line after the column names")
+    sheet = read_sheet(path, encoding, strict=False)
     filters = [(sheet.at(column, "where"), value) for column, value in (where or {}).items()]
     found = _layout(sheet, layout, time, size, duration, server, time_unit)
+    columns = len(sheet.columns)
     times: list[float] = []
     sizes: list[float] = []
     durations: list[float] = []
@@ -398,8 +326,8 @@ def read_log(
             break
         try:
             values = row.values
-            if len(values) != len(sheet.columns):
-                raise _Bad(f"has {len(values)} values, not {len(sheet.columns)}", "with a wrong number of values")
+            if len(values) != columns:
+                raise _Bad(sheet.uneven(row), "with a wrong number of values")
             if any(values[at] != value for at, value in filters):
                 chosen = ", ".join(f"{column}={value}" for column, value in (where or {}).items())
                 _count(left_out, f"without {chosen}")
@@ -454,7 +382,7 @@ def _count(counts: dict[str, int], reason: str) -> None:
 
 
 def _layout(
-    sheet: _Sheet,
+    sheet: Sheet,
     layout: str,
     time: str | None,
     size: str | None,
@@ -478,11 +406,11 @@ def _layout(
     aliases = {"context": "ContextTokens", "generated": "GeneratedTokens"} if layout == "azure_llm" else {}
     if layout == "azure_llm":
         time, size = time or "TIMESTAMP", size or "generated"
-    time = time or sheet.usual("time")
+    time = time or _usual(sheet, "time")
     if time is None:
         raise ValueError(f"{sheet.path}: time: name the column of arrival times, one of {', '.join(sheet.columns)}")
     size, duration, server = (
-        given or sheet.usual(kind) for kind, given in (("size", size), ("duration", duration), ("server", server))
+        given or _usual(sheet, kind) for kind, given in (("size", size), ("duration", duration), ("server", server))
     )
     at = sheet.at(time, "time")
     clock = _Clock(sheet.path, sheet.rows[0], at, time, time_unit)
@@ -495,7 +423,7 @@ def _layout(
     return _Layout(layout, lambda values: clock.read(values[at]), time, work, lasting, who, unit)
 
 
-def _bank(sheet: _Sheet, time: str | None, size: str | None, duration: str | None, server: str | None) -> _Layout:
+def _bank(sheet: Sheet, time: str | None, size: str | None, duration: str | None, server: str | None) -> _Layout:
     for option, given in (("time", time), ("size", size), ("duration", duration), ("server", server)):
         if given is not None:
             raise ValueError(
@@ -524,7 +452,9 @@ def _bank(sheet: _Sheet, time: str | None, size: str | None, duration: str | Non
 # --- rates -----------------------------------------------------------------------------------------------------------
 
 
-def read_rates(path: PathLike, *, servers: Sequence[str] | None = None, time_unit: str = "s") -> Drift:
+def read_rates(
+    path: PathLike, *, servers: Sequence[str] | None = None, time_unit: str = "s", encoding: str = "utf-8"
+) -> Drift:
     """Read recorded speeds of servers.
 
     Two layouts: a column of times (called time, timestamp, …, or else the first) and one column of rates per server, each
@@ -537,6 +467,7 @@ def read_rates(path: PathLike, *, servers: Sequence[str] | None = None, time_uni
     path : a CSV file, gzipped or not; looked for in ``QUEUEWISE_DATA`` too.
     servers : names of those to read, in this order; None for all.
     time_unit : of times that are numbers.
+    encoding : of the text, such as "utf-8" or "cp1252".
 
     Raises
     ------
@@ -544,15 +475,13 @@ def read_rates(path: PathLike, *, servers: Sequence[str] | None = None, time_uni
         and column are named.
     """
     require_choice("time_unit", time_unit, tuple(TIME_UNITS))
-    sheet = _Sheet(path)
-    if not sheet.rows:
-        raise ValueError(f"{sheet.path}: has no line after the column names")
+    sheet = read_sheet(path, encoding, strict=False)
     for row in sheet.rows:
-        if len(row.values) != len(sheet.columns):
-            raise ValueError(f"{sheet.path}: line {row.line}: has {len(row.values)} values, not {len(sheet.columns)}")
+        if uneven := sheet.uneven(row):
+            raise ValueError(f"{sheet.path}: line {row.line}: {uneven}")
     if all(column in sheet.columns for column in _VM_NOISE):
         return _noise(sheet, servers)
-    time = sheet.usual("time") or sheet.columns[0]
+    time = _usual(sheet, "time") or sheet.columns[0]
     at = sheet.at(time, "time")
     names = [name for name in sheet.columns if name != time] if servers is None else list(servers)
     places = [sheet.at(name, "servers") for name in names]
@@ -574,7 +503,7 @@ def read_rates(path: PathLike, *, servers: Sequence[str] | None = None, time_uni
     return Drift(tuple(names), found, np.array(rates), float(found[-1]))
 
 
-def _noise(sheet: _Sheet, servers: Sequence[str] | None) -> Drift:
+def _noise(sheet: Sheet, servers: Sequence[str] | None) -> Drift:
     region, sku, value, start, machine = (sheet.at(column, "layout") for column in _VM_NOISE)
     clock = _Clock(sheet.path, sheet.rows[0], start, "starttime", "s")
     measured: dict[str, list[tuple[float, float]]] = {}
