@@ -1,5 +1,7 @@
 """Servers that share no parameter: the estimate, the widths and every decision are those of the dense treatment."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -327,6 +329,15 @@ def test_a_shape_says_one_block_or_one_per_server(blocks) -> None:
     shape = engine.shape_of(_recorded(), 100)._replace(blocks=blocks)
     with pytest.raises(ValueError, match=r"wise: blocks: must be 1, or the number of servers \(4\)"):
         engine.prepare(make("wise"), shape)
+
+
+def test_a_law_that_says_blocks_where_there_are_none_is_refused() -> None:
+    system = _recorded()
+    full = dataclasses.replace(system.law, features=system.law.features + 0.1)
+    with pytest.raises(ValueError, match=r"outside the k-th of 4 equal parts"):
+        engine.draw(dataclasses.replace(system, law=full), 50, 1, 0)
+    with pytest.raises(ValueError, match=r"number of servers \(4\)"):
+        engine.draw(dataclasses.replace(system, law=dataclasses.replace(system.law, blocks=2)), 50, 1, 0)
 
 
 def test_one_server_is_one_block() -> None:

@@ -267,6 +267,8 @@ class System:
         require_count("rounds", rounds)
         arrivals = arrivals_rng.random(rounds) < self.arrival_rate
         contexts = self.law.draw(int(np.count_nonzero(arrivals)), contexts_rng)
+        if self.blocks > 1:
+            _require_blocks(contexts.features, self.blocks)
         return Draw(arrivals, *contexts, service_rng.random(rounds))
 
     @cached_property
@@ -519,6 +521,19 @@ def inverse_slope(z: float) -> float:
 def least_eigenvalue(matrix: Floats) -> float:
     """The least eigenvalue of a positive semidefinite matrix; rounding below zero is cut off."""
     return max(0.0, float(np.linalg.eigvalsh(matrix)[0]))
+
+
+def _require_blocks(features: Floats, blocks: int) -> None:
+    """Refuse features [rows, d, K] that are not as the law's `blocks` says: estimates would be wrong without a word."""
+    _, dimension, servers = features.shape
+    own = dimension // blocks
+    if blocks != servers or dimension % blocks:
+        raise ValueError(
+            f"blocks must be 1 or the number of servers ({servers}), and divide d = {dimension}, not {blocks}"
+        )
+    inside = sum(np.count_nonzero(features[:, k * own : (k + 1) * own, k]) for k in range(servers))
+    if inside != np.count_nonzero(features):
+        raise ValueError(f"blocks must be 1 where phi(x, k) has entries outside the k-th of {servers} equal parts")
 
 
 def require_arrival_rate(value: float) -> None:
