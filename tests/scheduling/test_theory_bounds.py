@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queuewise.bounds import Bound
-from queuewise.scheduling import function_law, hard_instances, table_law, theory, uniform_law, wise_figure_law
+from queuewise.scheduling import family, function_law, hard_instances, table_law, theory, uniform_law, wise_figure_law
 
 #: One easy context in the unit ball.
 EASY = table_law([[[1.0, 0.0], [0.0, 1.0]]], arrival_rate=0.25, theta=[1.2, -0.5])
@@ -107,6 +107,10 @@ def test_a_sampled_law_leaves_open_what_a_sample_cannot_decide() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (
+            {"system": family(hard_instances.wise_theorem_7)},
+            r"^system must be a scheduling System \(of a family, one instance\)",
+        ),
         ({"rounds": 2}, r"^rounds must be a whole number of at least 3, not 2"),
         ({"rounds": 9.5}, r"^rounds must be a whole number of at least 3, not 9.5"),
         ({"ridge": 0.0}, r"^ridge must be positive, not 0.0"),
@@ -120,4 +124,4 @@ def test_a_sampled_law_leaves_open_what_a_sample_cannot_decide() -> None:
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        theory.bounds(EASY, **{"rounds": 100, **options})
+        theory.bounds(**{"system": EASY, "rounds": 100, **options})

@@ -46,6 +46,8 @@ def bounds(
         A bound without a value is one whose assumptions are not met. Of upper bounds with an unnamed constant in front the
         value is what stands behind it, and ``reads`` says so.
     """
+    if not isinstance(system, System):
+        raise ValueError(f"system must be a scheduling System (of a family, one instance), not {system!r}")
     require_round(rounds, 3, "rounds")
     for field, number in (
         ("ridge", ridge),
