@@ -17,6 +17,7 @@ from .table import (
     FiniteLaw,
     feature_table,
     logistic_parameter,
+    normalised,
     numbers,
     patience,
     probabilities_at,
@@ -179,7 +180,7 @@ def from_outcomes(
     probabilities = recorded[kept]
     if floor is not None:
         probabilities[hopeless] = floor
-    table, frequency = np.ascontiguousarray(table[kept]), frequency[kept] / frequency[kept].sum()
+    table, frequency = np.ascontiguousarray(table[kept]), normalised(frequency[kept])
     if scale == "unit":
         largest = float(np.linalg.norm(table, axis=1).max())
         table = table / (largest or 1.0)

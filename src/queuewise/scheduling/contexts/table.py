@@ -249,7 +249,16 @@ def weight_vector(weights: npt.ArrayLike | None, contexts: int) -> Floats:
         raise ValueError(f"weights must have shape [contexts] = [{contexts}], not {list(vector.shape)}")
     if vector.min() < 0 or not vector.sum() > 0:
         raise ValueError("weights must be at least 0 and have a positive sum")
-    return np.asarray(vector / vector.sum(), dtype=np.float64)
+    return normalised(vector)
+
+
+def normalised(weights: Floats) -> Floats:
+    """Weights scaled to sum 1; those that do already, up to rounding, are left as they are, so that a law that was written
+    down and read back is the same law."""
+    total = float(weights.sum())
+    if abs(total - 1.0) <= len(weights) * np.finfo(np.float64).eps:
+        return weights.copy()
+    return np.asarray(weights / total, dtype=np.float64)
 
 
 def stated_feature_bound(table: Floats, bound: float | None) -> float:
