@@ -147,10 +147,11 @@ def test_few_differences_are_no_ground_for_a_z() -> None:
 
 def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
     outcome = registry.reproduce("lower-bounds", runs=3, out=tmp_path, quick=True)
-    assert len(outcome.verdicts) == 3 and len(outcome.sentences) == 3
+    assert len(outcome.verdicts) == 3 and len(outcome.sentences) == 5
     numbers = json.loads((tmp_path / "claims.json").read_text())
     assert numbers["reproduction"] == "lower-bounds" and numbers["quick"] is True
     assert len(numbers["settings"]) == 7
+    assert all(1 < entry["regret"] / entry["bound"] < 16 for entry in numbers["least_average"])
     for entry in numbers["settings"]:
         assert set(entry["regret"]) == set(REGISTER) - {"oracle"}
         for name, estimate in entry["in_bounds"].items():
@@ -161,7 +162,13 @@ def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
     assert (tmp_path / "figure.png").stat().st_size > 20_000
     drawing = (tmp_path / "figure.svg").read_text()
     xml.fromstring(drawing)
-    for text in ("lower bound", "FIFO + Random", "WISE, Theorem 8", "average regret at t, in bounds"):
+    for text in (
+        "lower bound",
+        "FIFO + Random",
+        "best of all policies",
+        "WISE, Theorem 8",
+        "average regret at t, in bounds",
+    ):
         assert f"<!-- {text} -->" in drawing
     assert len(list((tmp_path / "rows").iterdir())) == 7
     for table in outcome.tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -225,3 +226,67 @@ def test_conditional_regret_refuses_other_shapes() -> None:
     np.testing.assert_array_equal(exact.conditional_regret(np.ones((2, 1)), np.zeros((2, 1), dtype=int), 0.3, 0.5), 0.0)
     with pytest.raises(ValueError, match=r"^p must lie strictly between 0 and 1, not 1.0"):
         exact.persistence(0.3, 1.0, 3, 2)
+
+
+# --- the best of all policies
+
+
+def best_of_all(rate: float, right: float, wrong: float, rounds: int) -> float:
+    """The least average regret, by recursion over everything that can have been seen (counts of each kind and outcome)."""
+
+    @functools.cache
+    def cost(t: int, q: int, a1: int, a0: int, b1: int, b0: int) -> float:
+        if t == rounds:
+            return float(q)
+        after = [(1 - rate, 0), (rate, 1)]
+        if q == 0:
+            return sum(chance * cost(t + 1, more, a1, a0, b1, b0) for chance, more in after)
+        plus = right**a1 * (1 - right) ** a0 * wrong**b1 * (1 - wrong) ** b0
+        minus = wrong**a1 * (1 - wrong) ** a0 * right**b1 * (1 - right) ** b0
+        ways = []
+        for first in (True, False):
+            belief = (plus if first else minus) / (plus + minus)
+            p = belief * right + (1 - belief) * wrong
+            done, failed = ((a1 + 1, a0, b1, b0), (a1, a0 + 1, b1, b0))
+            if not first:
+                done, failed = ((a1, a0, b1 + 1, b0), (a1, a0, b1, b0 + 1))
+            ways.append(
+                sum(
+                    chance * (p * cost(t + 1, q - 1 + more, *done) + (1 - p) * cost(t + 1, q + more, *failed))
+                    for chance, more in after
+                )
+            )
+        return min(ways)
+
+    oracle = naive.geo_geo_1_transient(rate, right, rounds)[-1] @ np.arange(rounds)
+    return float(cost(1, 0, 0, 0, 0, 0) - oracle)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize(("rate", "right", "wrong"), [(0.25, 0.5, 0.44), (0.5, 0.85, 0.75), (0.6, 0.9, 0.1)])
+def test_the_least_average_is_that_of_every_history(rate: float, right: float, wrong: float, rounds: int) -> None:
+    found = exact.least_average_regret(rate, right, wrong, rounds)
+    assert found == pytest.approx(best_of_all(rate, right, wrong, rounds), abs=1e-13)
+
+
+@pytest.mark.parametrize("t", [3, 4, 10, 60])
+def test_no_policy_at_all_is_below_the_bounds(t: int) -> None:
+    """The theorems themselves, on their families of two members: the minimum over all policies against the bound."""
+    seventh = hard_instances.wise_theorem_7(rounds=t, dimension=2, servers=2)
+    tenth = hard_instances.cqb_eta_2_theorem_10(rounds=t)
+    for member in (seventh, tenth):
+        wrong = float(member.law.probabilities.min())  # type: ignore[attr-defined]
+        least = exact.least_average_regret(member.arrival_rate, member.best, wrong, t)
+        assert member.bound <= least <= 16 * member.bound
+    # Two rounds before the end nothing is known: half of the newcomers get the wrong server.
+    if t == 3:
+        assert least == pytest.approx(0.5 * tenth.separation / 2, rel=1e-9)
+
+
+def test_the_least_average_wants_a_right_and_a_wrong_server() -> None:
+    with pytest.raises(
+        ValueError, match=r"^wrong and right must satisfy 0 < wrong < right < 1, not wrong = 0.6, right = 0.5"
+    ):
+        exact.least_average_regret(0.25, 0.5, 0.6, 10)
+    few, many = (exact.least_average_regret(0.25, 0.5, 0.44, 60, limit=limit) for limit in (20, 59))
+    assert few == pytest.approx(many, rel=1e-6)

@@ -165,6 +165,65 @@ def conditional_regret(gaps: npt.ArrayLike, queue_lengths: npt.ArrayLike, arriva
     return np.asarray((gap[:, :-1] * stays).sum(axis=1), dtype=np.float64)
 
 
+def least_average_regret(
+    arrival_rate: float, right: float, wrong: float, rounds: int, *, limit: int | None = None
+) -> float:
+    """The least average regret at round `rounds` that any policy has over a family of two complementary members, in jobs.
+
+    Every attempt is at a server that is right in one member and wrong in the other, success probabilities `right` and `wrong`:
+    the hard instances of WISE's Theorem 7 with two servers and those of CQB-η-2's Theorem 10. What a policy has seen is summed
+    up by successes and failures of the one kind of attempt less those of the other, so that the best one is found by dynamic
+    programming over (jobs waiting, the two differences).
+
+    Parameters
+    ----------
+    arrival_rate, right, wrong : λ and the two probabilities, wrong below right.
+    rounds : t; time and memory grow like t³ and t².
+    limit : most waiting jobs that are kept; None for 40. Further arrivals are lost, to the oracle as well.
+
+    Returns
+    -------
+    float
+        The minimum over all policies of the mean of E[Q^π(t) − Q*(t)] over both members.
+    """
+    require_arrival_rate(arrival_rate)
+    require_count("rounds", rounds)
+    if not 0 < wrong < right < 1:
+        raise ValueError(
+            f"wrong and right must satisfy 0 < wrong < right < 1, not wrong = {wrong!r}, right = {right!r}"
+        )
+    if limit is not None:
+        require_count("limit", limit)
+    most = min(limit or 40, max(rounds - 1, 1))
+    waiting = np.arange(most + 1)
+    jobs = waiting[:, None, None].astype(np.float64)
+    value, oracle = np.broadcast_to(jobs, (most + 1, 2 * rounds + 1, 2 * rounds + 1)), waiting.astype(np.float64)
+    more = np.minimum(waiting + 1, most)
+
+    def arrive(after: Floats) -> Floats:
+        return (1.0 - arrival_rate) * after + arrival_rate * after[more]
+
+    for seen in range(rounds - 2, -1, -1):  # attempts before the decision, at most
+        side = np.arange(-seen, seen + 1)
+        evidence = side[:, None] * math.log(right / wrong) + side[None, :] * math.log((1.0 - right) / (1.0 - wrong))
+        belief = 0.5 * (1.0 + np.tanh(0.5 * evidence))
+        middle = value.shape[1] // 2
+        span = slice(middle - seen - 1, middle + seen + 2)
+        # From here the differences run over [−seen − 1, seen + 1]; inner drops the ends on either axis.
+        following = arrive(np.asarray(value[:, span, span], dtype=np.float64))
+        inner = slice(1, -1)
+        empty = following[0, inner, inner]
+        ways = []
+        for first, up in ((belief, slice(2, None)), (1.0 - belief, slice(None, -2))):
+            success = first * right + (1.0 - first) * wrong
+            ways.append(success * following[:-1, up, inner] + (1.0 - success) * following[1:, inner, up])
+        value = np.concatenate([empty[None], np.minimum(*ways)])
+        ahead = arrive(oracle)
+        oracle = np.concatenate([ahead[:1], right * ahead[:-1] + (1.0 - right) * ahead[1:]])
+    centre = value.shape[1] // 2
+    return float(value[0, centre, centre] - oracle[0])
+
+
 # --- several classes -------------------------------------------------------------------------------------------------
 
 
