@@ -9,8 +9,8 @@ What is averaged is not Q^π(t) − Q*(t) itself, of which most runs are 0, but 
 decisions (:func:`queuewise.scheduling.exact.conditional_regret`): in all three families every context has the same best success
 probability, so that what becomes of one job too many is known exactly. Both are reported.
 
-Where a family has two members, the best that *any* policy can do on average is found by dynamic programming: what lies between it
-and the bound is the proof's, what lies above it the policies'.
+Where a family has two members, the best that *any* policy can do on average is found by dynamic programming: what lies between
+it and the bound is the proof's, what lies above it the policies'.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def claim(setting: Setting, measured: Sequence[Measured]) -> Claim:
     return Claim(
         "No policy's average regret over the family is below the bound",
         setting.theorem,
-        f"{runs} runs, a member each",
+        f"{runs} random members",
         parts,
     )
 
@@ -365,7 +365,7 @@ def least_table(least: Mapping[str, Mapping[int, tuple[float, float]]]) -> Table
         "The best that any policy can do on families of two members, exactly",
         ("theorem", "t", "bound", "least average", "in bounds"),
         tuple(rows),
-        note="In jobs. Theorem 7 with two servers (d = K = 2), Theorem 10 as above. By dynamic programming over all that can be seen.",
+        note="In jobs. Theorem 7 with d = K = 2, Theorem 10 as above. By dynamic programming over all that can be seen.",
         sections=(len(_LEAST_AT) - 1,),
     )
 
@@ -436,7 +436,8 @@ def sentences(
         ratios = [regret / bound for regret, bound in horizons.values()]
         said.append(
             f"{theorem}, two members: the best of all policies has an average of {_times(min(ratios))} to "
-            f"{_times(max(ratios))} bounds at t = {', '.join(map(str, horizons))} (exact): so far the proof's constant is from the truth."
+            f"{_times(max(ratios))} bounds at t = {', '.join(map(str, horizons))} (exact); no proof can raise the "
+            "bound further on this family."
         )
     return said
 
