@@ -6,7 +6,20 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from queuewise.experiments.claims import FAILS, HOLDS, UNDECIDED, Claim, Part, claims_table, parts_table, simultaneous
+from queuewise.experiments.claims import (
+    EXACTLY,
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Claim,
+    Part,
+    claims_table,
+    in_words,
+    known,
+    parts_table,
+    sentence,
+    simultaneous,
+)
 from queuewise.runs.statistics import interval
 
 
@@ -111,4 +124,41 @@ def test_tables_say_the_verdict_in_text_and_markdown() -> None:
     for rendered in (table.text(), table.markdown()):
         assert HOLDS in rendered and UNDECIDED in rendered and "[settings where it certainly holds" in rendered
     assert [row[0] for row in table.rows] == ["a claim (a paper)", ""]
-    assert "a setting" in parts_table(verdicts, "Parts").markdown()
+
+
+def test_every_part_is_a_row_and_its_claim_is_named_once() -> None:
+    table = parts_table([claim([part(-1.0), part(1.0, bound=0.5, direction="above")]).judge()], "Parts")
+    assert [row[0] for row in table.rows] == ["a claim (some runs)", ""]
+    assert [row[3:] for row in table.rows] == [("< 0", HOLDS), ("> 0.5", HOLDS)]
+    assert table.sections == (1,)
+
+
+@pytest.mark.parametrize(
+    ("means", "said", "clause"),
+    [
+        (
+            [-1.0],
+            "a claim: holds (some runs; -1.00 [-1.02, -0.98]).",
+            "over it it holds (-1.00 [-1.02, -0.98], wanted below 0)",
+        ),
+        (
+            [-1.0, -0.001],
+            "a claim: is undecided (some runs; by the means in 2 of 2 parts, with confidence in 1 to 2).",
+            "it cannot decide it (true in 2 of 2 cases by the means, in 1 to 2 with confidence)",
+        ),
+        (
+            [-1.0, 1.0],
+            "a claim: does not hold (some runs; by the means in 1 of 2 parts, with confidence in 1).",
+            "over it it does not hold (true in 1 of 2 cases by the means, in 1 with confidence)",
+        ),
+    ],
+)
+def test_verdicts_in_words(means: list[float], said: str, clause: str) -> None:
+    verdict = claim([part(mean) for mean in means]).judge()
+    assert sentence(verdict) == said and in_words("it", verdict, "cases") == clause
+
+
+def test_what_is_counted_exactly_has_no_interval() -> None:
+    verdict = Claim("a claim", "a paper", EXACTLY, [Part("a", [known(-1)]), Part("b", [known(1)])], needed=1).judge()
+    assert verdict.verdict == HOLDS
+    assert sentence(verdict) == "a claim: holds (counted exactly; in 1 of 2 parts, 1 needed)."

@@ -256,7 +256,8 @@ def reproduction(folder: Path) -> list[Any]:
         Claim("It is below", "Paper, 1", "5 instances", [Part("one|half", [estimates[0]])]),
     ]
     verdicts = [claim.judge() for claim in claims]
-    tables = [parts_table(verdicts[:1], "Facts | more", "A note."), claims_table(verdicts)]
+    facts = Table("Facts | more", ("setting", "jobs"), (("one|half", "3"),), note="A note.")
+    tables = [facts, parts_table(verdicts), claims_table(verdicts)]
     (folder / "claims.json").write_text(
         to_json(
             {
@@ -289,6 +290,8 @@ def test_a_reproduction(tmp_path: Path) -> None:
     assert [row[1] for row in page.rows if row[2:3] == ["5 instances"]] == [verdicts[1].verdict]
     assert {"does not", "holds"} == {verdict.verdict for verdict in verdicts}
     assert "Facts | more" in page.text and "one|half" in page.text and "A note." in page.text
+    # What stands in claims.json already is not shown again.
+    assert "What the claims rest on" not in page.text
     assert "Made with --quick" in page.text
     kinds = [picture[:18] for picture in page.pictures]
     assert kinds[:2] == ["data:image/svg+xml", "data:image/png;bas"]

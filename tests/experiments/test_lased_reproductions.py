@@ -12,13 +12,14 @@ import pytest
 from queuewise.dispatch import System, simulate
 from queuewise.dispatch.theory import ratio_gap
 from queuewise.experiments import registry
-from queuewise.experiments.claims import FAILS, HOLDS, UNDECIDED, Verdict
+from queuewise.experiments.claims import FAILS, HOLDS, UNDECIDED, Verdict, known
 from queuewise.experiments.papers import _lased
 from queuewise.experiments.papers import lased_boundaries as boundaries
 from queuewise.experiments.papers import lased_exploitation as exploitation
 from queuewise.experiments.papers import lased_exploration as exploration
 from queuewise.experiments.papers import lased_fixed_estimates as fixed
 from queuewise.experiments.papers import lased_trade_off as trade_off
+from queuewise.runs.statistics import interval
 
 NAMES = ["lased-fixed-estimates", "lased-exploitation", "lased-exploration", "lased-trade-off", "lased-boundaries"]
 #: Claims, and runs' folders, of each.
@@ -91,8 +92,8 @@ def test_a_ratio_that_one_run_makes_decides_nothing() -> None:
 
 def test_words() -> None:
     assert (_lased.count(1234.5), _lased.count(-0.01), _lased.count(math.nan)) == ("1,234", "0.0", "?")
-    assert _lased.counted(_lased.known(3.0)) == "3.0 ± 0.0"
-    assert _lased.counted(_lased.estimate([1.0])) == "1.0"
+    assert _lased.counted(known(3.0)) == "3.0 ± 0.0"
+    assert _lased.counted(interval([1.0])) == "1.0"
 
 
 # --- fixed estimates -------------------------------------------------------------------------------------------------

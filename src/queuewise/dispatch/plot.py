@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..runs.plot import label_of, style
+from ..runs.plot import frameless, label_of, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,9 +21,7 @@ def regrets(
 
     policies : names; None for all. Raises ValueError for an unknown one.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    figure = new_figure(8.0, 5.0)
     axes = figure.add_subplot()
     draw_regrets(axes, result, policies, level=level)
     runs = f"{result.runs} run{'s' * (result.runs != 1)}"
@@ -49,5 +47,4 @@ def draw_regrets(
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel("arrivals")
     axes.set_ylabel("regret (decisions against SED)")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    frameless(axes)

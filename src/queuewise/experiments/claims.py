@@ -14,11 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .report import Table, interval, short
 
+if TYPE_CHECKING:
+    from ..runs.statistics import Estimate
+
 HOLDS, FAILS, UNDECIDED = "holds", "does not", "undecided"
+#: How a claim was measured where nothing is random.
+EXACTLY = "counted exactly"
 
 
 class Estimated(Protocol):
@@ -226,19 +231,66 @@ def claims_table(verdicts: Sequence[Verdict], title: str = "Claims") -> Table:
     )
 
 
-def parts_table(verdicts: Sequence[Verdict], title: str, note: str = "") -> Table:
-    """The parts of one claim measured in several ways, a row per setting."""
-    columns = ["setting"]
+def parts_table(
+    verdicts: Sequence[Verdict],
+    title: str = "What the claims rest on",
+    note: str = "The intervals of one claim hold together with 95% confidence.",
+) -> Table:
+    """Every inequality behind the verdicts, a row each."""
+    rows, ends = [], []
     for verdict in verdicts:
-        columns += [verdict.claim.way, ""]
-    rows = []
-    for i, part in enumerate(verdicts[0].parts):
-        row = [part.label]
-        for verdict in verdicts:
-            here = verdict.parts[i]
-            row += [interval(here.value, here.low, here.high), here.verdict]
-        rows.append(tuple(row))
-    return Table(title, tuple(columns), tuple(rows), note=note)
+        for i, (part, wanted) in enumerate(zip(verdict.parts, verdict.claim.parts, strict=True)):
+            text = f"{verdict.claim.text} ({verdict.claim.way})" if i == 0 else ""
+            measured = interval(part.value, part.low, part.high)
+            rows.append((text, part.label, measured, inequality(wanted), part.verdict))
+        ends.append(len(rows) - 1)
+    columns = ("claim", "part", "measured", "wanted", "verdict")
+    return Table(title, columns, tuple(rows), note=note, wide=(0, 1), sections=tuple(ends))
+
+
+def inequality(part: Part) -> str:
+    """What a part wants: "< 1"."""
+    return f"{'<' if part.direction == 'below' else '>'} {part.bound:g}"
+
+
+def sentence(verdict: Verdict) -> str:
+    """A claim, what its verdict is, and the numbers that it rests on."""
+    said = {HOLDS: "holds", UNDECIDED: "is undecided"}.get(verdict.verdict, "does not hold")
+    if verdict.claim.way == EXACTLY:
+        numbers = f"in {verdict.agreeing} of {len(verdict.parts)} parts"
+    elif len(verdict.parts) == 1:
+        numbers = f"{verdict.measured} {verdict.interval}"
+    else:
+        numbers = (
+            f"by the means in {verdict.agreeing} of {len(verdict.parts)} parts, with confidence in {_sure(verdict)}"
+        )
+    needed = "" if verdict.needed == len(verdict.parts) else f", {verdict.needed} needed"
+    return f"{verdict.claim.text}: {said} ({verdict.claim.way}; {numbers}{needed})."
+
+
+def in_words(words: str, verdict: Verdict, parts: str) -> str:
+    """What one way of measuring (`words`) says about a claim; `parts` is what its parts are called."""
+    if len(verdict.parts) == 1:
+        wanted = verdict.claim.parts[0]
+        numbers = f"{verdict.measured} {verdict.interval}, wanted {wanted.direction} {wanted.bound:g}"
+    else:
+        numbers = f"true in {verdict.agreeing} of {len(verdict.parts)} {parts} by the means, in {_sure(verdict)} with "
+        numbers += "confidence"
+    if verdict.verdict == UNDECIDED:
+        return f"{words} cannot decide it ({numbers})"
+    return f"over {words} it {'holds' if verdict.verdict == HOLDS else 'does not hold'} ({numbers})"
+
+
+def _sure(verdict: Verdict) -> str:
+    low, high = verdict.certain
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def known(value: float) -> Estimate:
+    """A number without error, for claims about what is computed and not simulated."""
+    from ..runs.statistics import Estimate
+
+    return Estimate(value, value, value, 0.0, 2)
 
 
 def _finite(number: float) -> float | None:

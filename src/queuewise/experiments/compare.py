@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from .. import dispatch
 from .._version import VERSION
 from ..dispatch.simulate import simulate as simulate_dispatch
-from ..runs.plot import label_of, save_figure, style
+from ..runs.plot import frameless, label_of, new_figure, save_figure, style
 from ..runs.simultaneous import Comparison as Pair
 from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Difference, Estimate
@@ -297,11 +297,9 @@ def _logarithmic(axes: Any) -> None:
 
 def draw_summary(cells: Sequence[Cell], parts: Sequence[Comparison], what: str, unit: str) -> Any:
     """Every policy's mean on every system: over the grid's values where it has one axis of numbers, else side by side."""
-    from matplotlib.figure import Figure
-
     numbers = _one_axis(cells)
     names = parts[0].result.policies
-    figure = Figure(figsize=(8.0 if numbers else max(8.0, 1.1 * len(parts) + 2.0), 5.0), layout="constrained")
+    figure = new_figure(8.0 if numbers else max(8.0, 1.1 * len(parts) + 2.0), 5.0)
     axes = figure.add_subplot()
     found = [{standing.name: standing.value for standing in part.standings} for part in parts]
     # Side by side, so that intervals do not hide each other.
@@ -334,8 +332,7 @@ def draw_summary(cells: Sequence[Cell], parts: Sequence[Comparison], what: str, 
         axes.set_xticks(range(len(parts)), [part.name for part in parts])
         if sum(len(part.name) for part in parts) > 60:
             axes.tick_params(axis="x", labelrotation=20)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    frameless(axes)
     figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
     return figure
 

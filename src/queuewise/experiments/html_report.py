@@ -25,6 +25,7 @@ from .._version import VERSION
 from ..dispatch.result import Result as DispatchResult
 from ..loading import load
 from ..runs import diagnostics
+from ..runs.plot import new_figure
 from ..runs.result import Described, Result
 from ..runs.store import FOR_PEOPLE, SETTINGS
 from . import html_page as html
@@ -475,7 +476,7 @@ class _Writer:
         found = [comparison for comparison in found if math.isfinite(comparison.difference.low)]
         if not found:
             return
-        figure = _figure(8.0, 1.15 + 0.36 * len(found))
+        figure = new_figure(8.0, 1.15 + 0.36 * len(found))
         names = [comparison.difference.first for comparison in found]
         unit = here.measure.unit
         diagnostics.draw_comparisons(
@@ -508,7 +509,7 @@ class _Writer:
             return
         names = [name for name in here.order if name in here.convergence]
         behind = [name for name in names if name in here.behind]
-        figure = _figure(9.6, 3.9)
+        figure = new_figure(9.6, 3.9)
         unit = f"{here.measure.words} ({here.measure.unit})"
         axes = figure.subplots(1, 2)
         means = [here.convergence[name] for name in names]
@@ -537,7 +538,7 @@ class _Writer:
         values = {name: runs for name, runs in values.items() if np.isfinite(runs).any()}
         if not values:
             return
-        figure = _figure(8.0, 1.1 + 0.52 * len(values))
+        figure = new_figure(8.0, 1.1 + 0.52 * len(values))
         words = f"{here.measure.words} ({here.measure.unit})"
         diagnostics.draw_distribution(figure.add_subplot(), values, self._places(result, list(values)), words)
         medians = "; ".join(f"{name} {short(float(np.nanmedian(v)))}" for name, v in values.items())
@@ -651,9 +652,3 @@ class _Writer:
 
 def _made_by(results: Sequence[Found]) -> list[str]:
     return sorted({one.described.version for one in results})
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")

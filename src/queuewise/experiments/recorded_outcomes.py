@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._version import VERSION
-from ..runs.plot import save_figure, style
+from ..runs.plot import frameless, new_figure, save_figure, style
 from ..runs.result import Result
 from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Difference, Estimate, simultaneous_level
@@ -668,9 +668,7 @@ def _more(share: float) -> str:
 
 def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]) -> Any:
     """What each way carries, as bars."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 0.72 * len(found) + 1.5), layout="constrained")
+    figure = new_figure(9.0, 0.72 * len(found) + 1.5)
     axes = figure.add_subplot()
     for i, (way, label) in enumerate(WAYS.items()):
         places = np.arange(len(found)) + (i - (len(WAYS) - 1) / 2) * 0.16
@@ -682,15 +680,13 @@ def draw_capacities(found: Mapping[str, tuple[Case, RecordedSystem, Capacities]]
     axes.set_xlim(0, 1)
     axes.grid(axis="x", color="#e4e4e4", linewidth=0.6)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    frameless(axes)
     figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
 def draw_loads(settings: Sequence[Setting]) -> Any:
     """Mean regret of every policy at every load, a panel per case; linear up to one job, logarithmic above."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     cases = list(dict.fromkeys(one.case for one in settings))
@@ -698,7 +694,7 @@ def draw_loads(settings: Sequence[Setting]) -> Any:
     columns = min(3, len(cases))
     lines = -(-len(cases) // columns)
     names = (*CONTEXTUAL, *PLAIN, *OFFLINE)
-    figure = Figure(figsize=(3.5 * columns + 1.2, 3.0 * lines + 0.9), layout="constrained")
+    figure = new_figure(3.5 * columns + 1.2, 3.0 * lines + 0.9)
     panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
     top = max(1.0, *(estimate.mean for one in settings for estimate in one.regret.values()))
     for panel, axis in enumerate(panels):
@@ -733,8 +729,7 @@ def draw_loads(settings: Sequence[Setting]) -> Any:
         if panel + columns >= len(cases):
             axis.set_xlabel("mean regret (jobs)", fontsize=9)
             axis.tick_params(labelbottom=True)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        frameless(axis)
     first = panels[0]
     first.set_yticks(range(len(names)), names)
     first.set_ylim(len(names) - 0.5, -0.5)

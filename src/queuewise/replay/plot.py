@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs.plot import COLOURS, label_of
+from ..runs.plot import COLOURS, frameless, label_of, new_figure
 from .logs import duration_text
 from .standings import LEARNERS, Standing, rule_of
 
@@ -28,11 +28,9 @@ _GREY = "0.55"
 
 def draw(found: Replay) -> Figure:
     """Left: mean, 95th and 99th percentile of the delay, policy by policy. Right: jobs in the system over the log."""
-    from matplotlib.figure import Figure
-
     alive = [standing for standing in found.standings if math.isfinite(standing.delay.mean)]
     height = max(4.2, 1.4 + 0.34 * len(found.standings))
-    figure = Figure(figsize=(11.5, height), layout="constrained")
+    figure = new_figure(11.5, height)
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
     chosen = _chosen(alive)
     _delays(left, found, {standing.name: colour for standing, colour in zip(chosen, COLOURS, strict=False)})
@@ -78,8 +76,7 @@ def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    frameless(axes, "top", "right", "left")
 
 
 def _numbers(axes: Axes, found: Replay, chosen: list[Standing]) -> None:
@@ -123,5 +120,4 @@ def _numbers(axes: Axes, found: Replay, chosen: list[Standing]) -> None:
     axes.set_axisbelow(True)
     if chosen:
         axes.legend(frameon=False, fontsize=9, ncols=2, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    frameless(axes)

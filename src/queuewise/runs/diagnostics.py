@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .convergence import Convergence
-from .plot import style
+from .plot import frameless, style
 from .simultaneous import Comparison
 from .statistics import Floats
 
@@ -66,7 +66,7 @@ def _runs(axes: Axes, found: Sequence[Convergence]) -> None:
     axes.set_xlim(found[0].runs[0], found[0].runs[-1] * 1.001)
     axes.set_xlabel("runs")
     _plain_ticks(axes, "x")
-    _bare(axes)
+    frameless(axes)
 
 
 def _plain_ticks(axes: Axes, which: str) -> None:
@@ -124,7 +124,7 @@ def draw_distribution(axes: Axes, values: Mapping[str, Floats], places: Sequence
                 axes.set_xlim(left=-0.5)
         what += ", logarithmic" + ("" if lowest > 0 else " beyond ±1")
     axes.set_xlabel(what)
-    _bare(axes)
+    frameless(axes)
 
 
 def draw_comparisons(axes: Axes, found: Sequence[Comparison], places: Sequence[int], what: str) -> None:
@@ -148,15 +148,10 @@ def draw_comparisons(axes: Axes, found: Sequence[Comparison], places: Sequence[i
     axes.set_xlabel(what)
     axes.grid(axis="x", color="0.92", linewidth=0.8)
     axes.set_axisbelow(True)
-    _bare(axes)
+    frameless(axes)
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), list(names), parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-
-
-def _bare(axes: Axes) -> None:
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -30,6 +30,19 @@ def style(position: int) -> dict[str, Any]:
     return {"color": COLOURS[position % len(COLOURS)], "linestyle": STYLES[position % len(STYLES)]}
 
 
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:
+    """An empty figure, in inches, without pyplot: no window system is looked for, and nothing global is touched."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout)
+
+
+def frameless(axes: Axes, *sides: str) -> None:
+    """No frame at these sides; above and to the right where none is named."""
+    for side in sides or ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
 def label_of(label: str, name: str) -> str:
     """A label for a legend; the name alone where the label is too long."""
     return label if len(label) <= _LABEL else name
@@ -64,9 +77,7 @@ def curves(
     ------
     ValueError : an unknown policy, window, level or band.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    figure = new_figure(8.0, 5.0)
     axes = figure.add_subplot()
     draw_curves(axes, result, policies, window=window, level=level, band=band)
     if title is None:
@@ -108,8 +119,7 @@ def draw_curves(
     axes.set_xlim(1, max(2, result.rounds))
     axes.set_xlabel("round")
     axes.set_ylabel("queue length regret (jobs)")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    frameless(axes)
 
 
 def save_figure(figure: Figure, folder: str | os.PathLike[str], stem: str) -> list[Path]:

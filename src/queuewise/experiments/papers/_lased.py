@@ -14,20 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._version import VERSION
 from ...dispatch.policies.lased import lased
 from ...dispatch.policy import Policy
 from ...dispatch.result import Result
 from ...dispatch.systems import Rate, System
-from ...runs.plot import COLOURS
-from ...runs.statistics import Estimate, Moments
-from ..claims import HOLDS, UNDECIDED, Estimated, Verdict, claims_table
+from ...runs.plot import new_figure as new_figure  # for lased_constants
+from ...runs.statistics import Estimate, interval
+from ..claims import EXACTLY as EXACTLY  # for lased_constants
+from ..claims import Estimated, Verdict, parts_table, sentence
+from ..claims import known as known  # for lased_constants
 from ..registry import Outcome, Request
-from ..report import Table, to_json, write_text
+from ..report import Table
+from . import _report
+from ._figures import BLACK, GREEN
+from ._figures import BLUE as BLUE  # for lased_constants
+from ._figures import VERMILION as VERMILION  # for lased_constants
+from ._figures import bare as bare  # for lased_constants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -35,10 +40,6 @@ Floats = NDArray[np.float64]
 RATIO_BOUNDS = (1 / 20, 20.0)
 #: Share of a run's regret in its last third below which it has levelled off. A constant slope gives a third.
 LEVEL = 0.01
-#: How a claim was measured where nothing is random.
-EXACTLY = "counted exactly"
-#: The rules' colours, in every figure.
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS
 LOOK: dict[str, dict[str, Any]] = {
     "lased": {"color": BLUE, "linestyle": "-"},
     "greedy": {"color": VERMILION, "linestyle": "--"},
@@ -71,11 +72,6 @@ def checkpoints(arrivals: int) -> list[int]:
 # --- estimates -------------------------------------------------------------------------------------------------------
 
 
-def estimate(values: Any) -> Estimate:
-    """The mean of one number a run."""
-    return Moments.of(np.asarray(values, dtype=np.float64)).estimate(0.95)
-
-
 def linearised(numerator: Any, denominator: Any, at: float | None = None) -> Floats:
     """A number a run whose mean is mean/mean, and whose spread is that of numerator − `at`·denominator (Fieller).
 
@@ -94,7 +90,7 @@ def linearised(numerator: Any, denominator: Any, at: float | None = None) -> Flo
 
 def ratio(numerator: Any, denominator: Any, at: float | None = None) -> Estimate:
     """A mean over a mean, with its interval."""
-    found = estimate(linearised(numerator, denominator, at))
+    found = interval(linearised(numerator, denominator, at))
     # Rounding apart that is the mean already; 0 shall be 0.
     value = float(np.mean(numerator)) / float(np.mean(denominator)) if np.any(denominator) else 0.0
     return found._replace(mean=value)
@@ -130,7 +126,7 @@ def levels_off(result: Result, name: str) -> Estimate:
 
 def slope(result: Result, name: str) -> Estimate:
     """Regret per arrival over the whole run."""
-    return estimate(regret_at(result, name, 1.0) / result.arrivals[-1])
+    return interval(regret_at(result, name, 1.0) / result.arrivals[-1])
 
 
 def settling(result: Result, name: str, share: float = 0.95) -> Floats:
@@ -145,11 +141,6 @@ def stuck(result: Result) -> NDArray[np.int64]:
     episodes = result._columns["lased.episode"]
     since = int(np.searchsorted(result.arrivals, int(result.arrivals[-1]) * 40 // _EVENLY))
     return np.flatnonzero(episodes[:, since] == episodes[:, -1])
-
-
-def known(value: float) -> Estimate:
-    """A number without error, for claims about what is computed and not simulated."""
-    return Estimate(value, value, value, 0.0, 2)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -172,59 +163,7 @@ def counted(found: Estimated) -> str:
     return f"{count(found.mean)} ± {count(half)}"
 
 
-def in_words(verdict: Verdict) -> str:
-    """A claim, what its verdict is, and the numbers that it rests on."""
-    said = {HOLDS: "holds", UNDECIDED: "is undecided"}.get(verdict.verdict, "does not hold")
-    low, high = verdict.certain
-    sure = f"{low}" if low == high else f"{low} to {high}"
-    if verdict.claim.way == EXACTLY:
-        numbers = f"in {verdict.agreeing} of {len(verdict.parts)} parts"
-    elif len(verdict.parts) == 1:
-        numbers = f"{verdict.measured} {verdict.interval}"
-    else:
-        numbers = f"by the means in {verdict.agreeing} of {len(verdict.parts)} parts, with confidence in {sure}"
-    needed = "" if verdict.needed == len(verdict.parts) else f", {verdict.needed} needed"
-    return f"{verdict.claim.text}: {said} ({verdict.claim.way}; {numbers}{needed})."
-
-
-def parts_of(verdicts: Sequence[Verdict]) -> Table:
-    """Every inequality behind the verdicts."""
-    from ..report import interval
-
-    rows, ends = [], []
-    for verdict in verdicts:
-        for i, (part, wanted) in enumerate(zip(verdict.parts, verdict.claim.parts, strict=True)):
-            bound = f"{'<' if wanted.direction == 'below' else '>'} {wanted.bound:g}"
-            text = f"{verdict.claim.text} ({verdict.claim.way})" if i == 0 else ""
-            rows.append((text, part.label, interval(part.value, part.low, part.high), bound, part.verdict))
-        ends.append(len(rows) - 1)
-    return Table(
-        "What the claims rest on",
-        ("claim", "part", "measured", "wanted", "verdict"),
-        tuple(rows),
-        note="The intervals of one claim hold together with 95% confidence.",
-        wide=(0, 1),
-        sections=tuple(ends),
-    )
-
-
 # --- figures ---------------------------------------------------------------------------------------------------------
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure without pyplot, so that nothing global is touched."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def bare(axes: Axes) -> None:
-    """Light grid, no frame above and to the right."""
-    axes.grid(color="#e4e4e4", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def logarithmic(axes: Axes, result: Result, least: int = 10) -> None:
@@ -237,16 +176,6 @@ def logarithmic(axes: Axes, result: Result, least: int = 10) -> None:
     axes.set_xlim(least, int(result.arrivals[-1]))
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel("arrivals")
-
-
-def draw_curve(axes: Axes, arrivals: Any, values: Floats, label: str, **look: Any) -> None:
-    """The mean over runs (float64[run, checkpoint]) with its 95% interval."""
-    moments = Moments.of(values)
-    style = {"linewidth": 1.7, **look}
-    axes.plot(arrivals, moments.mean, label=label, **style)
-    if moments.count > 1:
-        low, high = moments.interval(0.95)
-        axes.fill_between(arrivals, np.maximum(low, 0.0), high, color=style["color"], alpha=0.16, linewidth=0)
 
 
 def millions(axes: Axes) -> None:
@@ -270,27 +199,9 @@ def finish(
     results: dict[str, Any],
     files: Sequence[Path],
 ) -> Outcome:
-    """Write ``claims.json`` and ``claims.md`` and put everything together; the claims' table comes last."""
-    title = f"Claims of {reference}" + (" (quick: few and short runs, for a first look)" if request.quick else "")
-    tables = (*tables, claims_table(verdicts, title))
-    sentences = [*(in_words(verdict) for verdict in verdicts), *said]
-    found = {
-        "reproduction": name,
-        "reference": reference,
-        "version": VERSION,
-        "quick": request.quick,
-        "seed": request.seed,
-        "runs": request.runs,
-        "arrivals": request.arrivals,
-        "claims": [verdict.as_json() for verdict in verdicts],
-        "conclusions": sentences,
-        **results,
-    }
-    lines = [f"# {reference}", "", *(f"- {sentence}" for sentence in sentences), ""]
-    lines += [table.markdown() for table in (tables[-1], *tables[:-1], parts_of(verdicts))]
-    written = [
-        write_text(request.out / "claims.json", to_json(found) + "\n"),
-        write_text(request.out / "claims.md", "\n".join(lines)),
-    ]
-    rows = [request.out / "rows"] if request.runs else []
-    return Outcome(tuple(verdicts), tuple(tables), tuple(sentences), (*files, *written, *rows), found)
+    """The report with what every claim rests on, each claim in words first."""
+    sentences = [*map(sentence, verdicts), *said]
+    numbers = {"arrivals": request.arrivals, **results}
+    return _report.finish(
+        request, name, reference, verdicts, tables, sentences, numbers, files, below=[parts_table(verdicts)]
+    )

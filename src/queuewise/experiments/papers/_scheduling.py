@@ -1,10 +1,10 @@
-"""What the reproductions of the scheduling papers' figures share: policies' names and looks, and verdicts in words."""
+"""What the reproductions of the scheduling papers' figures share: policies' names and looks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..claims import HOLDS, UNDECIDED, Verdict
+from ..claims import in_words as in_words  # for lower_bounds
 
 #: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
 STYLES: dict[str, dict[str, Any]] = {
@@ -27,17 +27,3 @@ LABELS = {
     "q_ths": "Q-ThS",
     "random": "Random",
 }
-
-
-def in_words(words: str, verdict: Verdict, parts: str) -> str:
-    """What one way of measuring (`words`) says about a claim; `parts` is what its parts are called."""
-    low, high = verdict.certain
-    true = f"{low}" if low == high else f"{low} to {high}"
-    if len(verdict.parts) == 1:
-        count = f"{verdict.measured} {verdict.interval}, wanted {verdict.claim.parts[0].direction} "
-        count += f"{verdict.claim.parts[0].bound:g}"
-    else:
-        count = f"true in {verdict.agreeing} of {len(verdict.parts)} {parts} by the means, in {true} with confidence"
-    if verdict.verdict == UNDECIDED:
-        return f"{words} cannot decide it ({count})"
-    return f"over {words} it {'holds' if verdict.verdict == HOLDS else 'does not hold'} ({count})"

@@ -16,11 +16,12 @@ from ...dispatch.policies.optimistic_sed import optimistic_sed
 from ...dispatch.result import Result
 from ...dispatch.simulate import simulate
 from ...dispatch.systems import System
-from ...runs.plot import save_figure
+from ...runs.plot import new_figure, save_figure
+from ...runs.statistics import interval
 from ..claims import Claim, Part
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder
-from . import _lased
+from . import _figures, _lased
 
 NAME, REFERENCE = "adaptive-long", "Queuewise, beyond LASED"
 OURS = "optimistic_sed"
@@ -65,7 +66,7 @@ def run(request: Request) -> Outcome:
         parts.append(Part(name, [late], 0.1))
         regret = _lased.regrets(result, OURS)
         at = [int(np.searchsorted(result.arrivals, mark)) for mark in _looks(request.arrivals)]
-        rows.append((name, *(_lased.counted(_lased.estimate(regret[:, mark])) for mark in at)))
+        rows.append((name, *(_lased.counted(interval(regret[:, mark])) for mark in at)))
     verdicts = [Claim(BOUNDED, REFERENCE, way, parts).judge()]
     columns = ("instance", *(f"{mark:,}" for mark in _looks(request.arrivals)))
     table = Table("Mean regret after so many arrivals", columns, tuple(rows))
@@ -89,15 +90,17 @@ def _late(result: Result) -> _lased.Floats:
 
 def draw(results: Mapping[str, Result], words: str, out: Path) -> list[Path]:
     """Regret over arrivals on a logarithmic axis, with the interval of its mean."""
-    figure = _lased.new_figure(8.4, 5.0)
+    figure = new_figure(8.4, 5.0)
     axes = figure.add_subplot()
-    for (name, result), colour in zip(results.items(), (_lased.BLUE, _lased.VERMILION, _lased.GREEN), strict=True):
-        _lased.draw_curve(axes, result.arrivals, _lased.regrets(result, OURS), name, color=colour)
+    for (name, result), colour in zip(
+        results.items(), (_figures.BLUE, _figures.VERMILION, _figures.GREEN), strict=True
+    ):
+        _figures.draw_curve(axes, result.arrivals, _lased.regrets(result, OURS), name, color=colour)
     axes.set_xscale("log")
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel("arrivals")
     axes.set_ylabel("mean regret (decisions against SED)")
     axes.legend(frameon=False, loc="upper left")
     axes.set_title(f"Optimistic SED over a long time: {words}, 95% intervals", fontsize=10.5, loc="left")
-    _lased.bare(axes)
+    _figures.bare(axes)
     return save_figure(figure, out, "figure")

@@ -28,12 +28,12 @@ from ...dispatch.result import ORACLE
 from ...dispatch.service import Service
 from ...dispatch.simulate import simulate
 from ...dispatch.systems import System
-from ...runs.plot import save_figure
-from ...runs.statistics import Estimate
+from ...runs.plot import new_figure, save_figure
+from ...runs.statistics import Estimate, interval
 from ..claims import Claim, Part, Verdict
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder, short
-from . import _lased
+from . import _figures, _lased
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ class Point:
 
     def mean(self, rule: str) -> Estimate:
         """Mean regret."""
-        return _lased.estimate(self.regret[rule])
+        return interval(self.regret[rule])
 
     @property
     def rival(self) -> str:
@@ -128,7 +128,7 @@ class Point:
     @property
     def part(self) -> Part:
         """The goal as an inequality between paired means."""
-        return Part(self.label, [_lased.estimate(self.regret[OURS] - FACTOR * self.regret[self.rival])], self.allowance)
+        return Part(self.label, [interval(self.regret[OURS] - FACTOR * self.regret[self.rival])], self.allowance)
 
 
 def rates(servers: int, ratio: int) -> list[str]:
@@ -201,9 +201,7 @@ def claims(points: Sequence[Point]) -> list[Verdict]:
     exponential = [p for p in points if p.law == "exponential" and p.servers != MANY]
     other = [p for p in points if p.law != "exponential"]
     many = [p for p in points if p.servers == MANY]
-    delays = [
-        Part(p.label, [_lased.estimate(p.delay[OURS] - p.delay[rule]) for rule in ("lased", "greedy")]) for p in many
-    ]
+    delays = [Part(p.label, [interval(p.delay[OURS] - p.delay[rule]) for rule in ("lased", "greedy")]) for p in many]
     return [
         Claim(GOAL, REFERENCE, f"exponential service, {runs} runs", [p.part for p in exponential]).judge(),
         Claim(GOAL, REFERENCE, f"other service laws, {runs} runs", [p.part for p in other]).judge(),
@@ -279,7 +277,7 @@ def delay_table(points: Sequence[Point]) -> Table:
         base = float(point.best_delay.mean())
         cells = []
         for rule in LABELS:
-            extra = _lased.estimate(100.0 * (point.delay[rule] - point.best_delay) / base)
+            extra = interval(100.0 * (point.delay[rule] - point.best_delay) / base)
             cells.append(f"{extra.mean:+.1f} ± {extra.half_width:.1f}")
         rows.append((f"{point.ratio}", f"{point.load:g}", f"{base:.4g}", *cells))
     return Table(
@@ -299,8 +297,8 @@ def _as_json(point: Point) -> dict[str, Any]:
         "limit": point.limit,
         "met": point.met,
         "regret": {rule: estimate_json(point.mean(rule)) for rule in LABELS},
-        "delay": {rule: estimate_json(_lased.estimate(point.delay[rule])) for rule in LABELS},
-        "oracle_delay": estimate_json(_lased.estimate(point.best_delay)),
+        "delay": {rule: estimate_json(interval(point.delay[rule])) for rule in LABELS},
+        "oracle_delay": estimate_json(interval(point.best_delay)),
     }
 
 
@@ -308,7 +306,7 @@ def draw_map(points: Sequence[Point], words: str, out: Path) -> list[Path]:
     """A heat map per number of servers: our regret over that of the better of the paper's two rules."""
     from matplotlib.colors import LogNorm
 
-    figure = _lased.new_figure(13.2, 4.6)
+    figure = new_figure(13.2, 4.6)
     axes = figure.subplots(1, len(SERVERS))
     image: Any = None
     for axis, servers in zip(axes, SERVERS, strict=True):
@@ -352,7 +350,7 @@ def _brief(value: float) -> str:
 
 def draw_rules(points: Sequence[Point], words: str, out: Path) -> list[Path]:
     """Every rule's regret at every point, one row per rule: how bad it can be, and how often."""
-    figure = _lased.new_figure(13.2, 4.8)
+    figure = new_figure(13.2, 4.8)
     axes = figure.subplots(1, len(SERVERS), sharey=True, sharex=True)
     colour = {0.1: "#56B4E9", 0.3: "#0072B2", 0.5: "#009E73", 0.7: "#E69F00", 0.9: "#D55E00"}
     order = list(LABELS)
@@ -372,7 +370,7 @@ def draw_rules(points: Sequence[Point], words: str, out: Path) -> list[Path]:
         axis.set_title(f"{servers} servers", fontsize=11, loc="left")
         axis.set_xlabel("mean regret")
         axis.set_yticks(range(len(order)), [LABELS[rule] for rule in order], fontsize=9)
-        _lased.bare(axis)
+        _figures.bare(axis)
     for load in LOADS:
         axes[0].plot([], [], "o", color=colour[load], label=f"load {load:g}")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOADS), frameon=False)

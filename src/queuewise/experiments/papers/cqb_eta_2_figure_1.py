@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._version import VERSION
+from ...runs.plot import new_figure, save_figure
 from ...runs.result import Result
 from ...runs.statistics import Curve, Estimate, interval
 from ...scheduling.contexts import uniform_law
@@ -33,12 +33,13 @@ from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
 from ...streams import instance_seed
 from .. import report
-from ..claims import Claim, Part, Verdict, claims_table, simultaneous
+from ..claims import Claim, Part, Verdict, in_words, inequality, simultaneous
 from ..registry import Outcome, Request
-from ..report import Progress, Table, estimate_json, output_folder, to_json, write_text
+from ..report import Progress, Table, estimate_json, output_folder
 from ._cqb_eta_2_choices import ONE, PER_RUN, PHASE_2_END, ROUNDS, STATED, VARIATIONS, Choices, Setting
-from ._lased import bare
-from ._scheduling import LABELS, STYLES, in_words
+from ._figures import bare, jobs_axis
+from ._report import finish
+from ._scheduling import LABELS, STYLES
 
 Floats = NDArray[np.float64]
 
@@ -415,7 +416,7 @@ def parts_table(judged: Sequence[tuple[Way, Sequence[Verdict]]]) -> Table:
     ends = []
     for verdicts in zip(*(verdicts for _, verdicts in judged), strict=True):
         for i, part in enumerate(verdicts[0].claim.parts):
-            row = [part.label, f"{'<' if part.direction == 'below' else '>'} {part.bound:g}"]
+            row = [part.label, inequality(part)]
             for verdict in verdicts:
                 found = verdict.parts[i]
                 row += [report.interval(found.value, found.low, found.high), found.verdict]
@@ -474,13 +475,8 @@ def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
 
     `band` is ``"sd"`` (the paper's: mean ± 1 standard deviation of a run) or ``"interval"`` (95 % interval of the mean).
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     phases = tuple(round(share * ROUNDS) for share in (phase_1_end, PHASE_2_END))
-    figure = Figure(figsize=(13.0, 4.9))
-    FigureCanvasAgg(figure)
+    figure = new_figure(13.0, 4.9, layout=None)
     axes = figure.subplots(
         1, 3, gridspec_kw={"left": 0.052, "right": 0.98, "bottom": 0.12, "top": 0.79, "wspace": 0.16}
     )
@@ -505,10 +501,7 @@ def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
                 axis, curve, text.format(*setting), {"color": colour, "linestyle": dash}, 0.14 if band == "sd" else 0.22
             )
     # Linear up to ten jobs, logarithmic above: Random's regret is fifty times that of CQB-η-2 at the end.
-    axes[0].set_yscale("symlog", linthresh=10.0, linscale=1.0)
-    axes[0].yaxis.set_major_locator(FixedLocator([0, 2, 5, 10, 20, 50, 100, 200, 400]))
-    axes[0].yaxis.set_minor_locator(NullLocator())
-    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    jobs_axis(axes[0], 10.0, [0, 2, 5, 10, 20, 50, 100, 200, 400])
     axes[0].set_ylim(-6.0 if band == "sd" else -1.0, 1000.0)  # room for the legend
     top = max(float(axis.get_ylim()[1]) for axis in axes[1:])
     bottom = min(float(axis.get_ylim()[0]) for axis in axes[1:])
@@ -538,11 +531,7 @@ def draw(way: Way, band: str, stem: Path, phase_1_end: float) -> list[Path]:
         fontsize=9.5,
         color="#444444",
     )
-    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(files[0], dpi=130)
-    # No date in the file: the same numbers give the same picture.
-    figure.savefig(files[1], metadata={"Date": None})
-    return files
+    return save_figure(figure, stem.parent, stem.name)
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -595,25 +584,15 @@ def _report(
 ) -> Outcome:
     judged = [(way, claims(way, choices.stable_within)) for way in ways]
     verdicts = tuple(verdict for group in zip(*(found for _, found in judged), strict=True) for verdict in group)
-    title = "Claims of CQB-η-2 about its Figure 1" + (" (quick: few runs, for a first look)" if request.quick else "")
     tables = (
         *(facts_table(way) for way in ways),
         law_table(law),
         *([choices_table(effects)] if effects else []),
         parts_table(judged),
-        claims_table(verdicts, title),
     )
-    said = [*sentences(judged), *choice_sentences(effects)]
     results = {
-        "reproduction": "cqb-eta-2-figure-1",
-        "reference": "CQB-η-2, Figure 1, Section 5",
-        "version": VERSION,
-        "quick": request.quick,
         "rounds": ROUNDS,
-        "seed": request.seed,
         "parameters": vars(choices),
-        "claims": [verdict.as_json() for verdict in verdicts],
-        "conclusions": said,
         "settings": [_as_json(way, setting) for way in ways for setting in SETTINGS],
         "choices": [
             {
@@ -628,13 +607,18 @@ def _report(
         ],
         "law": list(law),
     }
-    lines = ["# CQB-η-2, Figure 1", "", *(f"- {sentence}" for sentence in said), "", tables[-1].markdown()]
-    lines += [table.markdown() for table in tables[:-1]]
-    written = [
-        write_text(request.out / "claims.json", to_json(results) + "\n"),
-        write_text(request.out / "claims.md", "\n".join(lines)),
-    ]
-    return Outcome(verdicts, tables, tuple(said), (*files, *written, request.out / "rows"), results)
+    return finish(
+        request,
+        "cqb-eta-2-figure-1",
+        "CQB-η-2, Figure 1, Section 5",
+        verdicts,
+        tables,
+        [*sentences(judged), *choice_sentences(effects)],
+        results,
+        files,
+        heading="CQB-η-2, Figure 1",
+        title="Claims of CQB-η-2 about its Figure 1",
+    )
 
 
 def _as_json(way: Way, setting: Setting) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from ...dispatch.policies.esed import esed
 from ...dispatch.systems import System
 from ...dispatch.theory import ratio_gap
-from ...runs.plot import save_figure
-from ..claims import Claim, Part, Verdict
+from ...runs.plot import new_figure, save_figure
+from ..claims import EXACTLY, Claim, Part, Verdict, known
 from ..registry import Outcome, Request
 from ..report import Table, output_folder
-from . import _lased
+from . import _figures, _lased
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -98,16 +98,16 @@ def nearest(ratio: Fraction, m: int) -> Fraction:
 
 def claims() -> list[Verdict]:
     """What the sections say of the boundaries, counted exactly."""
-    way = _lased.EXACTLY
+    way = EXACTLY
     counts = [(r, wrong_states(r, LOOKED_AT)) for r in BELIEVED]
     closer = [
-        Part(f"r̂ = {float(near):g} minus {float(far):g}, up to {LOOKED_AT} jobs", [_lased.known(few - many)])
+        Part(f"r̂ = {float(near):g} minus {float(far):g}, up to {LOOKED_AT} jobs", [known(few - many)])
         for (far, many), (near, few) in itertools.pairwise(counts)
     ]
     endless = [
         Part(
             f"r̂ = {float(r):g}, up to {4 * m} minus {m} jobs",
-            [_lased.known(wrong_states(r, 4 * m) - wrong_states(r, m))],
+            [known(wrong_states(r, 4 * m) - wrong_states(r, m))],
             0.0,
             "above",
         )
@@ -127,8 +127,8 @@ def claims() -> list[Verdict]:
             beyond = edge + (edge - ratio) / 10**6
             right += int(disagrees((1, ratio), (1, beyond), grid(m)).any())
         name = f"r = {ratio}"
-        lemma.append(Part(f"{name}, wrong decisions", [_lased.known(wrong)], 0.5))
-        share = _lased.known(right / (LOOKED_AT // 2))
+        lemma.append(Part(f"{name}, wrong decisions", [known(wrong)], 0.5))
+        share = known(right / (LOOKED_AT // 2))
         sharp.append(Part(f"{name}, share of m = 1, …, {LOOKED_AT // 2}", [share], 0.999, "above"))
     queue = grid(24, 3)
     outside = int((disagrees(THREE, THREE_BELIEVED, queue) & ~wedges(queue)).sum())
@@ -137,7 +137,7 @@ def claims() -> list[Verdict]:
         Claim(INFINITE, "LASED, Sections 1 and 2.2", way, endless).judge(),
         Claim(LEMMA, "LASED, Lemma 1", way, lemma).judge(),
         Claim(SHARP, "LASED, (3)", way, sharp).judge(),
-        Claim(UNION, "LASED, Section 3.4", way, [Part("states outside", [_lased.known(outside)], 0.5)]).judge(),
+        Claim(UNION, "LASED, Section 3.4", way, [Part("states outside", [known(outside)], 0.5)]).judge(),
     ]
 
 
@@ -210,7 +210,7 @@ def shares_table(found: dict[Fraction, dict[float, float]]) -> Table:
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
-_FIRST, _SECOND, _TIE, _WRONG = "#bcdcf0", "#f7dcc0", "#d9d0e8", _lased.VERMILION
+_FIRST, _SECOND, _TIE, _WRONG = "#bcdcf0", "#f7dcc0", "#d9d0e8", _figures.VERMILION
 #: Colours of three servers' regions, and of the planes between them.
 _REGIONS, _PLANES = ("#7fb8dd", "#f2c79f", "#8ccfb5"), ("#4d6f96", "#8a6d4f", "#7a7a7a")
 
@@ -221,7 +221,7 @@ def draw_two(found: dict[Fraction, dict[float, float]], out: Path) -> list[Path]
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    figure = _lased.new_figure(10.6, 6.2)
+    figure = new_figure(10.6, 6.2)
     axes = figure.subplots(1, 3, sharey=True)
     wide = 9
     queue = grid(SHOWN)[: wide + 1]
@@ -344,7 +344,7 @@ def draw_three(share: float, out: Path) -> list[Path]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Polygon
 
-    figure = _lased.new_figure(12.0, 5.9)
+    figure = new_figure(12.0, 5.9)
     _draw_space(figure.add_subplot(1, 2, 1, projection="3d"))
     flat = figure.add_subplot(1, 2, 2)
     for server in range(3):

@@ -13,11 +13,11 @@ import numpy as np
 from ...dispatch.result import ORACLE, Result
 from ...dispatch.simulate import simulate
 from ...dispatch.systems import System
-from ...runs.plot import save_figure
+from ...runs.plot import new_figure, save_figure
 from ..claims import Claim, Part, Verdict
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder
-from . import _lased
+from . import _figures, _lased
 
 NAME, REFERENCE = "lased-exploration", "LASED, Section 7.3"
 SYSTEM = System(arrival_rate=1.0, service_rates=["5", "10"], initial_rates=["5", "0.1"])
@@ -79,13 +79,13 @@ def draw(result: Result, out: Path) -> list[Path]:
     """Regret on logarithmic axes, LASED's on plain ones, and customers."""
     from matplotlib.ticker import FuncFormatter
 
-    figure = _lased.new_figure(12.0, 4.3)
+    figure = new_figure(12.0, 4.3)
     first, second, third = figure.subplots(1, 3)
     arrivals = result.arrivals
     for name in ("greedy", "lased"):
         values = _lased.regrets(result, name)
-        _lased.draw_curve(first, arrivals, values, _lased.LABELS[name], **_lased.LOOK[name])
-    _lased.draw_curve(second, arrivals, _lased.regrets(result, "lased"), "LASED", **_lased.LOOK["lased"])
+        _figures.draw_curve(first, arrivals, values, _lased.LABELS[name], **_lased.LOOK[name])
+    _figures.draw_curve(second, arrivals, _lased.regrets(result, "lased"), "LASED", **_lased.LOOK["lased"])
     for name, key in (("greedy", "greedy"), ("lased", "lased"), ("sed", ORACLE)):
         number = result.number_in_system[key]
         third.plot(arrivals, number.mean(axis=0), label=_lased.LABELS[name], linewidth=1.7, **_lased.LOOK[name])
@@ -103,7 +103,7 @@ def draw(result: Result, out: Path) -> list[Path]:
     third.set_ylim(0, 1.15 * float(np.nanmax(result.number_in_system["greedy"][:, arrivals >= 10].mean(axis=0))))
     third.set_xlabel("arrivals")
     for axis in (first, second, third):
-        _lased.bare(axis)
+        _figures.bare(axis)
     handles, names = third.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
     figure.suptitle(

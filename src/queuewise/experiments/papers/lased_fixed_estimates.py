@@ -24,17 +24,17 @@ from ...dispatch.policies.esed import esed
 from ...dispatch.result import Result
 from ...dispatch.simulate import simulate
 from ...dispatch.systems import System
-from ...runs.plot import save_figure
-from ...runs.statistics import Estimate
+from ...runs.plot import new_figure, save_figure
+from ...runs.statistics import Estimate, interval
 from ..claims import Claim, Part, Verdict
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder
-from . import _lased
+from . import _figures, _lased
 
 NAME, REFERENCE = "lased-fixed-estimates", "LASED, Section 7.1"
 LOADS = (0.3, 0.5, 0.7, 0.9)
 #: Their colours.
-COLOURS = dict(zip(LOADS, (_lased.SKY, _lased.GREEN, _lased.ORANGE, _lased.VERMILION), strict=True))
+COLOURS = dict(zip(LOADS, (_figures.SKY, _figures.GREEN, _figures.ORANGE, _figures.VERMILION), strict=True))
 #: Loads at which LASED is said to level off.
 LOW = (0.3, 0.5)
 #: Load at which 1 % of the decisions are to be wrong.
@@ -141,7 +141,7 @@ def claims(cells: Sequence[Cell]) -> list[Verdict]:
     linear += [Part(f"{name}, below 52%", [half], 0.5 + NEAR_HALF) for name, half in halves]
     slopes = []
     for cell in cells:
-        relative = _lased.estimate(_lased.regret_at(cell.result, "esed", 1.0) / (cell.result.arrivals[-1] * cell.exact))
+        relative = interval(_lased.regret_at(cell.result, "esed", 1.0) / (cell.result.arrivals[-1] * cell.exact))
         slopes.append(Part(f"{cell.label}, simulated/exact", [relative], 1.0 - NEAR_SLOPE, "above"))
         slopes.append(Part(f"{cell.label}, simulated/exact", [relative], 1.0 + NEAR_SLOPE))
     judged = [Claim(LINEAR, REFERENCE, way, linear).judge(), Claim(EXACT, "theory", way, slopes).judge()]
@@ -154,13 +154,13 @@ def claims(cells: Sequence[Cell]) -> list[Verdict]:
                 * (cell.system.rate if unit == "per unit of time" else 1.0)
                 for cell in (low, high)
             )
-            parts.append(Part(f"load {high.load:g} - {low.load:g}", [_lased.estimate(second - first)], 0.0, "above"))
+            parts.append(Part(f"load {high.load:g} - {low.load:g}", [interval(second - first)], 0.0, "above"))
         judged.append(Claim(FASTER, REFERENCE, f"{way}; {unit}", parts).judge())
     for words, since in (("over the whole run", 0.0), ("over the last third", 2 / 3)):
         parts = []
         for cell in cells:
             grown = [_lased.grown(cell.result, name, since) for name in ("lased", "esed")]
-            parts.append(Part(cell.label, [_lased.estimate(grown[0] - grown[1])]))
+            parts.append(Part(cell.label, [interval(grown[0] - grown[1])]))
         judged.append(Claim(SLOWER, REFERENCE, f"{way}; {words}", parts).judge())
     flat = [
         Part(cell.label, [_lased.levels_off(cell.result, "lased")], _lased.LEVEL) for cell in cells if cell.load in LOW
@@ -222,18 +222,18 @@ def draw(cells: Sequence[Sequence[Cell]], out: Path) -> list[Path]:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import FuncFormatter
 
-    figure = _lased.new_figure(10.4, 7.6)
+    figure = new_figure(10.4, 7.6)
     axes = figure.subplots(2, 2, width_ratios=[1.0, 1.15])
     for row, group in enumerate(cells):
         plain, fine = axes[row]
         for cell in group:
             arrivals, colour = cell.result.arrivals, COLOURS[cell.load]
-            _lased.draw_curve(plain, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
+            _figures.draw_curve(plain, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
             plain.plot(arrivals, cell.exact * arrivals, color="black", linestyle=(0, (1, 2.2)), linewidth=1.3)
-            _lased.draw_curve(fine, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
+            _figures.draw_curve(fine, arrivals, _lased.regrets(cell.result, "esed"), "", color=colour)
             fine.plot(arrivals, cell.exact * arrivals, color="black", linestyle=(0, (1, 2.2)), linewidth=1.0)
             for axis in (plain, fine):
-                _lased.draw_curve(
+                _figures.draw_curve(
                     axis, arrivals, _lased.regrets(cell.result, "lased"), "", color=colour, linestyle="--"
                 )
         plain.set_ylabel("regret (decisions against SED)")
@@ -251,7 +251,7 @@ def draw(cells: Sequence[Sequence[Cell]], out: Path) -> list[Path]:
         )
         fine.set_title("the same on logarithmic axes", fontsize=10, loc="left")
         for axis in (plain, fine):
-            _lased.bare(axis)
+            _figures.bare(axis)
     handles = [Line2D([], [], color=COLOURS[load], linewidth=2.5, label=f"load {load:g}") for load in LOADS]
     handles += [
         Line2D([], [], color="0.35", linewidth=1.7, label="ESED"),

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from ...dispatch.policies.greedy import greedy
 from ...dispatch.policy import Policy
 from ...dispatch.simulate import simulate
-from ...runs.plot import save_figure
-from ...runs.statistics import Estimate
+from ...runs.plot import new_figure, save_figure
+from ...runs.statistics import Estimate, interval
 from ..claims import HOLDS, Claim, Part, Verdict
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder
@@ -89,7 +89,7 @@ class Cell:
 
     def at(self, error: str) -> Estimate:
         """The mean difference at an initial error."""
-        return _lased.estimate(self.difference[:, ERRORS.index(error)])
+        return interval(self.difference[:, ERRORS.index(error)])
 
     @property
     def label(self) -> str:
@@ -102,7 +102,7 @@ def _turns(cell: Cell, path: Sequence[str], words: str) -> list[Part]:
     names = " → ".join(map(error_label, path))
     shapes = {"peak": (middle - first, middle - last), "dip": (first - middle, last - middle)}
     return [
-        Part(f"{cell.label}, {words} {names}: {shape}", [*map(_lased.estimate, pair)], 0.0, "above", rank=2)
+        Part(f"{cell.label}, {words} {names}: {shape}", [*map(interval, pair)], 0.0, "above", rank=2)
         for shape, pair in shapes.items()
     ]
 
@@ -121,7 +121,7 @@ def claims(cells: Mapping[tuple[int, float], Cell]) -> list[Verdict]:
     steps = []
     for before, after in itertools.pairwise(LOADS):
         change = cells[LARGE, after].difference.mean(axis=1) - cells[LARGE, before].difference.mean(axis=1)
-        steps.append(Part(f"load {before:g} → {after:g}", [_lased.estimate(change)]))
+        steps.append(Part(f"load {before:g} → {after:g}", [interval(change)]))
     ratio_turns = [part for cell in cells.values() for part in _turns(cell, (ERRORS[0], "1", ERRORS[-1]), "r̂₁/r*")]
     size_turns = [
         part
@@ -168,8 +168,8 @@ def conventions(cell: Cell) -> Table:
     for position, error in enumerate(error for error in ERRORS if error != "1"):
         index = ERRORS.index(error)
         assert cell.over is not None
-        over = [_lased.counted(_lased.estimate(values[:, position])) for values in cell.over]
-        under = [_lased.counted(_lased.estimate(values[:, index])) for values in (cell.lased, cell.greedy)]
+        over = [_lased.counted(interval(values[:, position])) for values in cell.over]
+        under = [_lased.counted(interval(values[:, index])) for values in (cell.lased, cell.greedy)]
         rows.append((error_label(error), *under, *over))
     return Table(
         "What a wrong ratio means: regret with equal servers at load 0.1",
@@ -192,7 +192,7 @@ def draw(cells: Mapping[tuple[int, float], Cell], words: str, out: Path) -> list
     means = np.array([[[cells[r, load].at(error).mean for error in ERRORS] for load in LOADS] for r in RATIOS])
     most = 10.0 ** np.ceil(np.log10(max(float(np.abs(means).max()), 10.0)))
     norm = SymLogNorm(linthresh=10.0, linscale=0.6, vmin=-most, vmax=most)
-    figure = _lased.new_figure(13.2, 7.4)
+    figure = new_figure(13.2, 7.4)
     axes = figure.subplots(2, 3)
     image: Any = None
     for position, ratio in enumerate(RATIOS):
@@ -289,8 +289,8 @@ def run(request: Request) -> Outcome:
                 "ratio": ratio,
                 "load": load,
                 "errors": [float(Fraction(error)) for error in ERRORS],
-                "lased": [estimate_json(_lased.estimate(column)) for column in cell.lased.T],
-                "greedy": [estimate_json(_lased.estimate(column)) for column in cell.greedy.T],
+                "lased": [estimate_json(interval(column)) for column in cell.lased.T],
+                "greedy": [estimate_json(interval(column)) for column in cell.greedy.T],
                 "difference": [estimate_json(cell.at(error)) for error in ERRORS],
             }
             for (ratio, load), cell in cells.items()

@@ -33,11 +33,12 @@ from ...fields import require_choice
 from ...matching.loop import CONFLICTS
 from ...matching.simulate import MATCHINGS, RANDOMNESS, Result
 from ...matching.systems import STARTS
-from ...runs.plot import save_figure
-from ..claims import Claim, Part, Verdict
+from ...runs import statistics
+from ...runs.plot import new_figure, save_figure
+from ..claims import Claim, Part, Verdict, known, parts_table, sentence
 from ..registry import Outcome, Request
 from ..report import Progress, Table, interval, output_folder
-from . import _lased
+from . import _figures, _report
 
 NAME = "queueing-bandit-reference"
 REFERENCE = "Krishnasamy et al., published runs"
@@ -216,14 +217,12 @@ def claims(result: Result, randomness: str, comparisons: dict[str, Comparison]) 
     way = f"{result.runs} runs"
     ways = {SAME: way, EXACT: f"{PUBLISHED_RUNS} published", COUPLED: way}
     found = [
-        Claim(text, REFERENCE, ways[text], users([_lased.known(z) for z in one.largest], one.critical, "below")).judge(
-            LEVEL
-        )
+        Claim(text, REFERENCE, ways[text], users([known(z) for z in one.largest], one.critical, "below")).judge(LEVEL)
         for text, one in comparisons.items()
     ]
     early, end = MARKS.index(EARLY), certain_marks() - 1
-    rise = [_lased.estimate(regrets[:, end, u] - regrets[:, early, u]) for u in range(SYSTEM.users)]
-    decay = [_lased.estimate(regrets[:, -1, u] - 0.1 * regrets[:, end, u]) for u in range(SYSTEM.users)]
+    rise = [statistics.interval(regrets[:, end, u] - regrets[:, early, u]) for u in range(SYSTEM.users)]
+    decay = [statistics.interval(regrets[:, -1, u] - 0.1 * regrets[:, end, u]) for u in range(SYSTEM.users)]
     found += [
         Claim(RISE, REFERENCE, way, users(rise, 0.0, "above")).judge(LEVEL),
         Claim(DECAY, REFERENCE, way, users(decay, 0.0, "below")).judge(LEVEL),
@@ -291,7 +290,7 @@ def draw(
     result: Result, randomness: str, there: Published | None, comparison: Comparison | None, out: Path
 ) -> list[Path]:
     """A column per user: both curves with their bands, and z below."""
-    figure = _lased.new_figure(12.0, 6.2 if there is not None else 4.2)
+    figure = new_figure(12.0, 6.2 if there is not None else 4.2)
     ratios = [2.2, 1.0] if there is not None else [1.0]
     panels = figure.subplots(len(ratios), SYSTEM.users, sharex=True, sharey="row", squeeze=False, height_ratios=ratios)
     regrets = result.regrets(randomness)
@@ -301,24 +300,24 @@ def draw(
         top = panels[0, u]
         if there is not None:
             half = 2.0 * there.sd[:, u] / math.sqrt(PUBLISHED_RUNS)
-            look = {"color": _lased.VERMILION, "linewidth": 1.3}
+            look = {"color": _figures.VERMILION, "linewidth": 1.3}
             top.plot(marks, there.mean[:, u], label=f"published, {PUBLISHED_RUNS} runs, ± 2 standard errors", **look)
             low, high = there.mean[:, u] - half, there.mean[:, u] + half
-            top.fill_between(marks, low, high, color=_lased.VERMILION, alpha=0.2, linewidth=0)
+            top.fill_between(marks, low, high, color=_figures.VERMILION, alpha=0.2, linewidth=0)
         ours = f"ours, {result.runs} runs, 95% intervals"
-        _lased.draw_curve(top, marks, regrets[:, :, u], ours, color=_lased.BLUE, linewidth=1.3)
+        _figures.draw_curve(top, marks, regrets[:, :, u], ours, color=_figures.BLUE, linewidth=1.3)
         top.set_title(f"user {u + 1}", fontsize=10.5, loc="left")
         top.set_xscale("log")
         top.set_xlim(MARKS[1], SLOTS)
         for axes in panels[:, u]:
             axes.axvline(end, color="0.55", linewidth=0.9, linestyle=":", label=f"exploration certain up to slot {end}")
-            _lased.bare(axes)
+            _figures.bare(axes)
         if comparison is not None:
             below = panels[1, u]
             label = f"± {comparison.critical:.2f}, joint 95% bound on |z|"
             below.axhspan(-comparison.critical, comparison.critical, color="0.93", zorder=0, label=label)
             below.axhline(0.0, color="0.6", linewidth=0.8)
-            below.plot(marks, comparison.z[:, u], color=_lased.BLACK, linewidth=0.9, label="z of ours − published")
+            below.plot(marks, comparison.z[:, u], color=_figures.BLACK, linewidth=0.9, label="z of ours − published")
         panels[-1, u].set_xlabel("slot")
     panels[0, 0].set_ylabel("queue regret (jobs)")
     panels[0, 0].set_ylim(bottom=0.0)
@@ -412,4 +411,7 @@ def run(request: Request) -> Outcome:
             for text, one in comparisons.items()
         },
     }
-    return _lased.finish(request, NAME, REFERENCE, verdicts, tables, said, results, files)
+    sentences = [*map(sentence, verdicts), *said]
+    return _report.finish(
+        request, NAME, REFERENCE, verdicts, tables, sentences, results, files, below=[parts_table(verdicts)]
+    )

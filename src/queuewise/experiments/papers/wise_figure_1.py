@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._version import VERSION
+from ...runs.plot import new_figure, save_figure
 from ...runs.result import Result
 from ...runs.statistics import Curve, Difference, Estimate
 from ...scheduling import presets
 from ...scheduling.contexts import wise_figure_law
 from ...scheduling.simulate import simulate
 from ...scheduling.systems import Family, System, family
-from ..claims import Claim, Part, Verdict, claims_table
+from ..claims import Claim, Part, Verdict, in_words
 from ..registry import Outcome, Request
-from ..report import Progress, Table, estimate_json, interval, output_folder, to_json, write_text
-from ._scheduling import LABELS, STYLES, in_words
+from ..report import Progress, Table, estimate_json, interval, output_folder
+from ._figures import bare, jobs_axis
+from ._report import finish
+from ._scheduling import LABELS, STYLES
 
 ROUNDS = 2000
 LATE = (1500, 2000)
@@ -225,13 +227,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
 
     `band` is ``"sd"`` (the paper's: mean ± 2 standard deviations of a run) or ``"interval"`` (95 % interval of the mean).
     """
-    # The object interface: no window system is looked for, and nothing is kept by the module.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    figure = Figure(figsize=(11.0, 9.0))
-    FigureCanvasAgg(figure)
+    figure = new_figure(11.0, 9.0, layout=None)
     axes = figure.subplots(
         len(SLOW_SHARES),
         len(SLACKS),
@@ -264,21 +260,14 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
             axis.set_xlabel("round", fontsize=10)
     for row, q in enumerate(SLOW_SHARES):
         # Linear up to one job, logarithmic above: WISE's claims are about values near 1, Random's are 50 times that.
-        axes[row, 0].set_yscale("symlog", linthresh=1.0, linscale=1.0)
+        jobs_axis(axes[row, 0], 1.0, ticks)
         axes[row, 0].set_ylim(-0.5, top[q] * 1.15)
-        axes[row, 0].yaxis.set_major_locator(FixedLocator(ticks))
-        axes[row, 0].yaxis.set_minor_locator(NullLocator())
-        axes[row, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in axes.flat:
         axis.set_xlim(0, ROUNDS)
         axis.set_xticks(range(500, ROUNDS + 1, 500))  # no 0: it would run into the neighbour's 2000
         axis.axhline(0.0, color="black", linewidth=0.6, zorder=2)
         axis.axhline(1.0, color="black", linewidth=0.5, linestyle=(0, (4, 3)), zorder=2)
-        axis.grid(color="#e4e4e4", linewidth=0.6)
-        axis.tick_params(labelsize=9)
-        axis.set_axisbelow(True)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        bare(axis)
     shown = "mean ± 2 standard deviations" if band == "sd" else "mean and its 95% interval"
     figure.suptitle(f"Queue length regret, {way.words}: {shown}", fontsize=13, x=0.075, ha="left", y=0.975)
     figure.text(
@@ -292,11 +281,7 @@ def draw(way: Way, band: str, stem: Path) -> list[Path]:
     figure.legend(
         handles, names, loc="lower center", ncols=len(names), frameon=False, fontsize=10, bbox_to_anchor=(0.53, 0.01)
     )
-    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(files[0], dpi=130)
-    # No date in the file: the same numbers give the same picture, byte for byte.
-    figure.savefig(files[1], metadata={"Date": None})
-    return files
+    return save_figure(figure, stem.parent, stem.name)
 
 
 def run(request: Request) -> Outcome:
@@ -346,37 +331,24 @@ def _report(request: Request, ways: Sequence[Way], files: Sequence[Path]) -> Out
     verdicts = tuple(verdict for trio in zip(*(verdicts for _, verdicts in judged), strict=True) for verdict in trio)
     paper = next((pair for pair in judged if pair[0].name == "one-instance"), None)
     fresh = next((pair for pair in judged if pair[0].name == "fresh-instances"), None)
-    title = "Claims of WISE about its Figure 1" + (" (quick: few runs, for a first look)" if request.quick else "")
     tables = (
         *(facts_table(way) for way in ways),
         *(settings_table(way, trio[0]) for way, trio in judged),
         late_table(ways, [trio[2] for _, trio in judged]),
-        claims_table(verdicts, title),
     )
-    said = sentences(paper, fresh)
-    results = {
-        "reproduction": "wise-figure-1",
-        "reference": "WISE, Figure 1, Section 6, Appendix F",
-        "version": VERSION,
-        "quick": request.quick,
-        "rounds": ROUNDS,
-        "seed": request.seed,
-        "claims": [verdict.as_json() for verdict in verdicts],
-        "conclusions": said,
-        "settings": [_as_json(way, setting) for way in ways for setting in way.settings],
-    }
-    written = [
-        write_text(request.out / "claims.json", to_json(results) + "\n"),
-        write_text(request.out / "claims.md", _markdown(request, tables, said)),
-    ]
-    return Outcome(verdicts, tables, tuple(said), (*files, *written, request.out / "rows"), results)
-
-
-def _markdown(request: Request, tables: Sequence[Table], said: Sequence[str]) -> str:
-    """The claims first, then what they rest on."""
-    lines = ["# WISE, Figure 1", "", *(f"- {sentence}" for sentence in said), "", tables[-1].markdown()]
-    lines += [table.markdown() for table in tables[:-1]]
-    return "\n".join(lines)
+    results = {"rounds": ROUNDS, "settings": [_as_json(way, setting) for way in ways for setting in way.settings]}
+    return finish(
+        request,
+        "wise-figure-1",
+        "WISE, Figure 1, Section 6, Appendix F",
+        verdicts,
+        tables,
+        sentences(paper, fresh),
+        results,
+        files,
+        heading="WISE, Figure 1",
+        title="Claims of WISE about its Figure 1",
+    )
 
 
 def _as_json(way: Way, setting: Setting) -> dict[str, Any]:
