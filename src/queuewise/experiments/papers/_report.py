@@ -42,7 +42,7 @@ def finish(
     title = title or f"Claims of {reference}"
     tables = (
         *tables,
-        claims_table(verdicts, title + (" (quick: few and short runs, for a first look)" * request.quick)),
+        claims_table(verdicts, title + (" (quick: small, for a first look)" * request.quick)),
     )
     found = {
         "reproduction": name,
