@@ -122,23 +122,14 @@ def wise_theorem_7(
     """
     d0 = sign_coordinates(dimension, servers)
     eta = theorem_7_separation(rounds, dimension=dimension, servers=servers, arrival_rate=arrival_rate)
-    features, codes = _sign_features(dimension, servers, d0)
-    vector = _signs(signs, d0, seed)
-    theta = _sign_parameter(dimension, -eta, eta, vector)
-    law = _one_context(features, theta)
-    neighbours = [_one_context(features, _sign_parameter(dimension, -eta, eta, each)) for each in _flipped(vector)]
+    law, theta, vector, divergence, shared = _sign_instance(dimension, servers, d0, 0.0, eta, signs, seed)
     least = float(logistic(-0.25))
-    divergence = max(_divergence(law, other) for other in neighbours)
-    wrong = _distances(codes, vector)
     facts = (
-        Fact("largest ||phi||", _largest_norm(law), "=", 1.0),
+        *shared,
         Fact("||theta||^2 = 4 eta^2", float(theta @ theta), "<=", 1.0 / 16.0),
         Fact("p* is 1/2", float(law.probabilities.max()), "=", 0.5),
         Fact("every p is at least mu(-1/4)", float(law.probabilities.min()), ">=", least),
-        Fact("the best server has the instance's signs", float(wrong[int(law.probabilities[0].argmax())]), "=", 0.0),
         Fact("capacity slack is 1 - 2 lambda", 1.0 - arrival_rate * law.mean_attempts(), "=", 1.0 - 2.0 * arrival_rate),
-        Fact("neighbours' logits differ by 2 eta/d0", _shift(law, neighbours), "=", 2.0 * eta / d0),
-        Fact("KL per attempt between neighbours", divergence, "<=", eta**2 / (2.0 * d0**2)),
         Fact("KL between neighbours' histories", arrival_rate * rounds / least * divergence, "<=", 1.0 / 8.0),
     )
     return _system(
@@ -186,23 +177,14 @@ def wise_theorem_8(
     rate = THEOREM_8_ARRIVAL_RATE
     best = rate / (1.0 - capacity_slack)
     top = math.log(best / (1.0 - best))
-    features, codes = _sign_features(dimension, servers, d0)
-    vector = _signs(signs, d0, seed)
-    theta = _sign_parameter(dimension, top - eta, eta, vector)
-    law = _one_context(features, theta)
-    neighbours = [_one_context(features, _sign_parameter(dimension, top - eta, eta, each)) for each in _flipped(vector)]
-    divergence = max(_divergence(law, other) for other in neighbours)
-    wrong = _distances(codes, vector)
+    law, theta, vector, divergence, shared = _sign_instance(dimension, servers, d0, top, eta, signs, seed)
     facts = (
-        Fact("largest ||phi||", _largest_norm(law), "=", 1.0),
+        *shared,
         Fact("||theta||^2", float(theta @ theta), "<=", 4.0),
         Fact("p* is lambda/(1 - eps)", float(law.probabilities.max()), "=", best),
         Fact("p* is at most 2/7", float(law.probabilities.max()), "<=", 2.0 / 7.0),
         Fact("every p is at least mu(-2)", float(law.probabilities.min()), ">=", least_probability(2.0)),
-        Fact("the best server has the instance's signs", float(wrong[int(law.probabilities[0].argmax())]), "=", 0.0),
         Fact("capacity slack is eps", 1.0 - rate * law.mean_attempts(), "=", capacity_slack),
-        Fact("neighbours' logits differ by 2 eta/d0", _shift(law, neighbours), "=", 2.0 * eta / d0),
-        Fact("KL per attempt between neighbours", divergence, "<=", eta**2 / (2.0 * d0**2)),
         Fact("KL between neighbours' histories", rounds * divergence, "<=", 1.0 / 800.0),
     )
     return _system(
@@ -357,6 +339,27 @@ def divergences(one: System, other: System) -> Floats:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
+def _sign_instance(
+    dimension: int, servers: int, d0: int, top: float, eta: float, signs: Sequence[int] | None, seed: int
+) -> tuple[FiniteLaw, Floats, tuple[int, ...], float, tuple[Fact, ...]]:
+    """What WISE's two families share, with the best server's logit at `top`: law, θ, v, the largest KL distance of an attempt
+    to a neighbour's, and the facts that both proofs use."""
+    features, codes = _sign_features(dimension, servers, d0)
+    vector = _signs(signs, d0, seed)
+    theta = _sign_parameter(dimension, top - eta, eta, vector)
+    law = _one_context(features, theta)
+    neighbours = [_one_context(features, _sign_parameter(dimension, top - eta, eta, each)) for each in _flipped(vector)]
+    divergence = max(_divergence(law, other) for other in neighbours)
+    wrong = _distances(codes, vector)
+    facts = (
+        Fact("largest ||phi||", law.constants().largest_norm.value, "=", 1.0),
+        Fact("the best server has the instance's signs", float(wrong[int(law.probabilities[0].argmax())]), "=", 0.0),
+        Fact("neighbours' logits differ by 2 eta/d0", _shift(law, neighbours), "=", 2.0 * eta / d0),
+        Fact("KL per attempt between neighbours", divergence, "<=", eta**2 / (2.0 * d0**2)),
+    )
+    return law, theta, vector, divergence, facts
+
+
 def _sign_features(dimension: int, servers: int, d0: int) -> tuple[Floats, Floats]:
     """φ(x₀, k_u) of WISE (71) as float64[1, d, K], and every server's u: float64[K, d₀]."""
     signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d0)))
@@ -368,7 +371,7 @@ def _sign_features(dimension: int, servers: int, d0: int) -> tuple[Floats, Float
 
 
 def _sign_parameter(dimension: int, first: float, eta: float, signs: Sequence[int]) -> Floats:
-    """√2(first·e₀ + (η/√d₀) Σ v_a e_a): WISE (72) with first = −η, and Appendix D with first = z* − η."""
+    """√2(first·e₀ + (η/√d₀) Σ v_a e_a): WISE (72) and Appendix D, with first = z* − η."""
     theta = np.zeros(dimension)
     theta[0] = math.sqrt(2.0) * first
     theta[1 : len(signs) + 1] = math.sqrt(2.0 / len(signs)) * eta * np.array(signs, dtype=np.float64)
@@ -404,10 +407,6 @@ def _distances(codes: Floats, signs: Sequence[int]) -> Floats:
 
 def _one_context(features: Floats, theta: Floats) -> FiniteLaw:
     return FiniteLaw(features, probabilities_at(features, theta), np.ones(1))
-
-
-def _largest_norm(law: FiniteLaw) -> float:
-    return law.constants().largest_norm.value
 
 
 def _shift(law: FiniteLaw, neighbours: Sequence[FiniteLaw]) -> float:
