@@ -93,6 +93,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 Workers = Annotated[
     int | None, typer.Option(help="Threads. Default: one per core. Changes no result.", show_default=False)
 ]
+OutByFile = Annotated[
+    Path | None, typer.Option("--out", help="Folder for files. Default: out/FILE's name.", show_default=False)
+]
+SystemFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[EXPERIMENT.TOML]", help="A file with a system, as for compare.", show_default=False),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -176,9 +183,7 @@ def compare(
         Path | None,
         typer.Argument(metavar="EXPERIMENT.TOML", help="Systems and policies; see docs.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files. Default: out/FILE's name.", show_default=False)
-    ] = None,
+    out: OutByFile = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of such files, for editors, and exit.")
     ] = False,
@@ -195,7 +200,7 @@ def compare(
         raise ValueError("file: name a TOML file that describes systems and policies (or --schema)")
     from .experiments.compare import compare as run
 
-    _print_found(run(file, Path("out") / file.stem if out is None else out, workers=workers, progress=True), as_json)
+    _print_found(run(file, out or Path("out") / file.stem, workers=workers, progress=True), as_json)
 
 
 @app.command()
@@ -204,9 +209,7 @@ def sweep(
         Path | None,
         typer.Argument(metavar="[EXPERIMENT.TOML]", help="As for compare.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for files. Default: out/FILE's name.", show_default=False)
-    ] = None,
+    out: OutByFile = None,
     part: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Play the I-th of N equal parts of the runs only.", show_default=False),
@@ -243,7 +246,7 @@ def sweep(
         return
     found = sweeps.sweep(
         file,
-        Path("out") / file.stem if out is None else out,
+        out or Path("out") / file.stem,
         part=sweeps.WHOLE if part is None else sweeps.parse_part(part),
         seed=seed,
         workers=workers,
@@ -273,16 +276,13 @@ def report(
 
 @app.command()
 def bounds(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[EXPERIMENT.TOML]", help="A file with a system, as for compare.", show_default=False),
-    ] = None,
+    file: SystemFile = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A key of [system] in the place of a file: law=uniform_law, service_rates=[5,10]; repeatable.",
+            help="A key of \\[system] in the place of a file: law=uniform_law, service_rates=[5,10]; repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -304,16 +304,13 @@ def bounds(
 
 @app.command()
 def exact(
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[EXPERIMENT.TOML]", help="A file with a system, as for compare.", show_default=False),
-    ] = None,
+    file: SystemFile = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A key of [system] in the place of a file: service_rates=[5,10], load=0.9; repeatable.",
+            help="A key of \\[system] in the place of a file: service_rates=[5,10], load=0.9; repeatable.",
             show_default=False,
         ),
     ] = None,
