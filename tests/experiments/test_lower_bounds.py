@@ -158,7 +158,7 @@ def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
             assert estimate["mean"] == pytest.approx(entry["regret"][name]["mean"] / entry["bound"], rel=1e-9)
             assert estimate["runs"] == 3
     page = (tmp_path / "claims.md").read_text()
-    assert "How far above the bound" in page and "quick: few runs" in page
+    assert "How far above the bound" in page and "quick: small" in page
     assert (tmp_path / "figure.png").stat().st_size > 20_000
     drawing = (tmp_path / "figure.svg").read_text()
     xml.fromstring(drawing)

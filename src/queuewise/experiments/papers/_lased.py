@@ -18,18 +18,12 @@ from ...dispatch.policies.lased import lased
 from ...dispatch.policy import Policy
 from ...dispatch.result import Result
 from ...dispatch.systems import Rate, System
-from ...runs.plot import new_figure as new_figure  # for lased_constants
 from ...runs.statistics import Estimate, interval
-from ..claims import EXACTLY as EXACTLY  # for lased_constants
 from ..claims import Estimated, Verdict, parts_table, sentence
-from ..claims import known as known  # for lased_constants
 from ..registry import Outcome, Request
 from ..report import Table
 from . import _report
-from ._figures import BLACK, GREEN
-from ._figures import BLUE as BLUE  # for lased_constants
-from ._figures import VERMILION as VERMILION  # for lased_constants
-from ._figures import bare as bare  # for lased_constants
+from ._figures import BLACK, BLUE, GREEN, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..claims import in_words as in_words  # for lower_bounds
-
 #: Colour and line of every policy: WISE and its closest rivals stand out, policies blind to contexts are dashed.
 STYLES: dict[str, dict[str, Any]] = {
     "wise": {"color": "#d62718", "linewidth": 1.8, "zorder": 5},

@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dispatch import theory
-from ...runs.plot import save_figure
-from ..claims import Claim, Part, Verdict
+from ...runs.plot import new_figure, save_figure
+from ..claims import EXACTLY, Claim, Part, Verdict, known
 from ..registry import Outcome, Request
 from ..report import Table, output_folder
 from . import _lased
+from ._figures import BLUE, VERMILION, bare
 
 NAME, REFERENCE = "lased-constants", "LASED, Sections 4 and 5"
 #: μ_min and μ_max of Theorem 1 are not in the text: a factor of ten around each example's rates.
@@ -138,23 +139,21 @@ def claims(found: dict[Example, Busy]) -> list[Verdict]:
         sides += [
             Part(
                 f"{example.label}: Lemma 2, least room over b_r",
-                [_lased.known(-drift_excess(example.pair))],
+                [known(-drift_excess(example.pair))],
                 0.0,
                 "above",
             ),
-            Part(f"{example.label}: Lemma 6, least powers of ten", [_lased.known(min(gaps))], 0.0, "above"),
-            Part(f"{example.label}: Lemma 8, mean", [_lased.known(one.mean_bound - one.mean)], 0.0, "above"),
-            Part(
-                f"{example.label}: Lemma 8, second moment", [_lased.known(one.second_bound - one.second)], 0.0, "above"
-            ),
+            Part(f"{example.label}: Lemma 6, least powers of ten", [known(min(gaps))], 0.0, "above"),
+            Part(f"{example.label}: Lemma 8, mean", [known(one.mean_bound - one.mean)], 0.0, "above"),
+            Part(f"{example.label}: Lemma 8, second moment", [known(one.second_bound - one.second)], 0.0, "above"),
         ]
     off, at = [], []
     for believed in BELIEVED:
         wrong, product, ties = wrong_and_product(believed)
         label = f"r = {RATIO}, r̂ = {believed}: states where it is not so"
-        off.append(Part(label, [_lased.known(int(((wrong != product) & ~ties).sum()))], 0.5))
-        at.append(Part(label, [_lased.known(int((wrong != product).sum()))], 0.5))
-    way = _lased.EXACTLY
+        off.append(Part(label, [known(int(((wrong != product) & ~ties).sum()))], 0.5))
+        at.append(Part(label, [known(int((wrong != product).sum()))], 0.5))
+    way = EXACTLY
     return [
         Claim(LEMMAS, "LASED, Lemmas 2, 6, 8", way, sides).judge(),
         Claim(DISAGREE, "LASED, (2)", way, off).judge(),
@@ -313,7 +312,7 @@ _FAR = 200_000
 
 def draw(out: Path) -> list[Path]:
     """Lemma 6 and the exact chance, for the three loads of Section 7.2."""
-    figure = _lased.new_figure(10.6, 3.9)
+    figure = new_figure(10.6, 3.9)
     axes = figure.subplots(1, 3, sharey=True)
     far = np.unique(np.round(np.geomspace(1, _FAR, 200)).astype(int))
     for axis, example in zip(axes, EXAMPLES[1:4], strict=True):
@@ -322,14 +321,14 @@ def draw(out: Path) -> list[Path]:
         exact = [tens(theory.log_overflow(pair, m)) for m in _SOLVED]
         bound = [tens(theory.log_overflow_bound(pair, int(m))) for m in far]
         axis.axhline(0.0, color="0.6", linewidth=0.9)
-        axis.plot(far, bound, color=_lased.VERMILION, linestyle="--", linewidth=1.7, label="Lemma 6")
-        axis.plot(_SOLVED, exact, color=_lased.BLUE, linewidth=1.7, label=f"exact (solved up to {_SOLVED[-1]})")
+        axis.plot(far, bound, color=VERMILION, linestyle="--", linewidth=1.7, label="Lemma 6")
+        axis.plot(_SOLVED, exact, color=BLUE, linewidth=1.7, label=f"exact (solved up to {_SOLVED[-1]})")
         axis.set_xscale("log")
         axis.set_xlim(1, _FAR)
         axis.set_ylim(-120, 160)
         axis.set_xlabel("m, jobs")
         axis.set_title(f"load {load:g}", fontsize=10, loc="left")
-        _lased.bare(axis)
+        bare(axis)
     axes[0].set_ylabel("log₁₀ of the chance")
     axes[2].legend(frameon=False, fontsize=9.5, loc="lower left")
     figure.suptitle("Chance that a queue exceeds m in a busy period: μ = (5, 10), SED", fontsize=12)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..._version import VERSION
 from ...runs.experiment import policy_settings
-from ...runs.plot import save_figure
+from ...runs.plot import new_figure, save_figure
 from ...runs.statistics import Estimate, interval
 from ...scheduling.contexts import hard
 from ...scheduling.contexts.hard import HardSystem
@@ -38,10 +38,11 @@ from ...scheduling.policy import Policy
 from ...scheduling.simulate import simulate
 from ...scheduling.systems import family
 from ...streams import instance_seed
-from ..claims import Claim, Part, Verdict, claims_table, simultaneous
+from ..claims import Claim, Part, Verdict, in_words, simultaneous
 from ..registry import Outcome, Request
 from ..report import Progress, Table, estimate_json, output_folder, short, to_json, write_text
-from ._scheduling import LABELS, STYLES, in_words
+from ._report import finish
+from ._scheduling import LABELS, STYLES
 
 Floats = NDArray[np.float64]
 
@@ -450,12 +451,9 @@ def draw(
 ) -> list[Path]:
     """Regret and bound over t, and below it regret in bounds, a column per theorem. Where it is known for the very family, also
     what the best of all policies has."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-    figure = Figure(figsize=(12.6, 7.4))
-    FigureCanvasAgg(figure)
+    figure = new_figure(12.6, 7.4, layout=None)
     axes = figure.subplots(
         2,
         len(SETTINGS),
@@ -574,23 +572,13 @@ def run(request: Request) -> Outcome:
         progress.begin("drawing")
         files = draw(results, least, out)
     verdicts = tuple(claim(setting, results[setting.key]).judge() for setting in SETTINGS)
-    title = "Claims of the lower bounds" + (" (quick: few runs, for a first look)" if request.quick else "")
     tables = (
         *(policy_table(setting, results[setting.key]) for setting in SETTINGS),
         estimator_table(results),
         least_table(least),
         above_table(results),
-        claims_table(verdicts, title),
     )
-    said = sentences(verdicts, results, least)
-    found = {
-        "reproduction": NAME,
-        "reference": REFERENCE,
-        "version": VERSION,
-        "quick": request.quick,
-        "seed": request.seed,
-        "claims": [verdict.as_json() for verdict in verdicts],
-        "conclusions": said,
+    numbers = {
         "least_average": [
             {"theorem": theorem, "horizon": t, "regret": regret, "bound": bound}
             for theorem, horizons in least.items()
@@ -598,13 +586,19 @@ def run(request: Request) -> Outcome:
         ],
         "settings": [_as_json(setting, each) for setting in SETTINGS for each in results[setting.key]],
     }
-    lines = ["# Lower bounds", "", *(f"- {sentence}" for sentence in said), "", tables[-1].markdown()]
-    lines += [table.markdown() for table in tables[:-1]]
-    written = [
-        write_text(out / "claims.json", to_json(found) + "\n"),
-        write_text(out / "claims.md", "\n".join(lines)),
-    ]
-    return Outcome(verdicts, tables, tuple(said), (*files, *written, out / "rows"), found)
+    said = sentences(verdicts, results, least)
+    return finish(
+        request,
+        NAME,
+        REFERENCE,
+        verdicts,
+        tables,
+        said,
+        numbers,
+        files,
+        heading="Lower bounds",
+        title="Claims of the lower bounds",
+    )
 
 
 def _as_json(setting: Setting, measured: Measured) -> dict[str, Any]:
