@@ -20,7 +20,17 @@ from .policy import CENSORED, DONE, FAILED, Outcome, Policy, Seen, Shape, Ticket
 from .systems import System, schedule
 
 #: Number of arguments of a policy's functions.
-ARGUMENTS = {"configure": 2, "start": 3, "decide": 4, "assigned": 4, "observe": 5, "emptied": 3, "estimates": 3}
+ARGUMENTS = {
+    "configure": 2,
+    "start": 3,
+    "decide": 4,
+    "assigned": 4,
+    "observe": 5,
+    "emptied": 3,
+    "estimates": 3,
+    "forget": 3,
+    "believe": 6,
+}
 
 #: Decisions of one rehearsal, and jobs that may be in the system at once.
 DECISIONS, PRESENT = 60, 7

@@ -17,6 +17,10 @@ from .policy import DONE, Outcome
 Floats = NDArray[np.float64]
 
 
+#: Fewer completions than this are not discounted any further: a rate out of two numbers close to zero is none.
+LEAST = 1e-6
+
+
 class Observed(NamedTuple):
     """completions N : float64[n] · busy S : float64[n], time units."""
 
@@ -34,6 +38,20 @@ def count(observed: Observed, server: int, outcome: Outcome) -> None:
     if outcome.kind == DONE:
         observed.completions[server] += 1.0
     observed.busy[server] += outcome.busy_time
+
+
+def discount(observed: Observed, factor: float) -> None:
+    """Everything counts for less by a factor; no rate changes."""
+    for i in range(observed.completions.shape[0]):
+        if observed.completions[i] > LEAST or observed.completions[i] == 0.0:
+            observed.completions[i] *= factor
+            observed.busy[i] *= factor
+
+
+def set_observed(observed: Observed, server: int, completions: float, busy: float) -> None:
+    """As if a server had shown this, and nothing else."""
+    observed.completions[server] = completions
+    observed.busy[server] = busy
 
 
 def mean_rate(observed: Observed, initial: Floats, i: int) -> float:

@@ -10,6 +10,11 @@ estimates. Deciding and learning are apart in time: a :class:`Ticket` travels wi
     emptied (params, state, seen)                  the job that left was the last one in the system
     estimates(params, state, rates)                -> (episode, within)  for reports: fills rates[n]
 
+two that only a live router calls, because there rates drift and servers come and go:
+
+    forget  (params, state, factor)                all that was observed counts for less, by a factor in (0, 1]
+    believe (params, state, seen, server, completions, busy)   as if a server had shown this, and nothing else
+
 and two that prepare it, in ordinary Python:
 
     configure(options, shape)        -> params (a named tuple of numbers; checks the options)
@@ -130,6 +135,14 @@ def estimates(params: Any, state: Any, rates: NDArray[np.float64]) -> tuple[int,
     return 0, True
 
 
+def forget(params: Any, state: Any, factor: float) -> None:
+    """There is nothing to forget."""
+
+
+def believe(params: Any, state: Any, seen: Seen, server: int, completions: float, busy: float) -> None:
+    """Nothing is believed."""
+
+
 def configure(options: Any, shape: Shape) -> Any:
     """No parameters."""
     return NoParams()
@@ -153,6 +166,7 @@ class Policy(Rule):
         float64[states, n]: the probabilities with which each server is chosen in each state (queue : int64[states, n];
         weights : the true ones). With it the rule can be solved exactly; see :mod:`queuewise.dispatch.exact`.
     explain : optional ``explain(params, state, seen) -> dict``.
+    forget, believe : for a live router. A rule without them forgets nothing, and starts anew where servers come and go.
     """
 
     CALLED: ClassVar[tuple[str, ...]] = ("decide", "assigned", "observe", "emptied", "estimates")
@@ -164,6 +178,8 @@ class Policy(Rule):
     configure: Callable[..., Any] = configure
     start: Callable[..., Any] = start
     law: Callable[..., Any] | None = None
+    forget: Callable[..., Any] = forget
+    believe: Callable[..., Any] = believe
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from ..._compile import options
 from ..._random import Stream, below, uniform
 from ...fields import number
-from ..estimation import Observed, count, mean_rate, nothing_observed
+from ..estimation import Observed, count, discount, mean_rate, nothing_observed, set_observed
 from ..policy import EXPLOIT, EXPLORE, Outcome, Policy, Seen, Shape, Ticket
 from ..systems import Rate
 from ._delay import Floats, Ints, initial_rates
@@ -111,6 +111,17 @@ def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: O
     state.stale[0] = 1
 
 
+def forget(params: Params, state: State, factor: float) -> None:
+    """Samples count for less."""
+    discount(state.observed, factor)
+
+
+def believe(params: Params, state: State, seen: Seen, server: int, completions: float, busy: float) -> None:
+    """Other samples of one server."""
+    set_observed(state.observed, server, completions, busy)
+    state.stale[0] = 1
+
+
 def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
     """μ̂."""
     for i in range(rates.shape[0]):
@@ -130,6 +141,8 @@ def dispatch_bandit(initial_rates: Sequence[Rate] | None = None, *, name: str = 
         decide,
         observe=observe,
         estimates=estimates,
+        forget=forget,
+        believe=believe,
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},

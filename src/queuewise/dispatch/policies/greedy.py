@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..._random import Stream
-from ..estimation import Observed, count, mean_rate, nothing_observed
+from ..estimation import Observed, count, discount, mean_rate, nothing_observed, set_observed
 from ..policy import EXPLOIT, Outcome, Policy, Seen, Shape, Ticket
 from ..systems import Rate
 from ._delay import Delays, Floats, all_changed, changed, initial_rates, new_delays, shortest, ties_of, weights_of
@@ -54,8 +54,13 @@ def assigned(params: Params, state: State, seen: Seen, ticket: Ticket) -> None:
 
 def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: Outcome) -> None:
     """μ̂_i = N_i/S_i at once."""
-    i, observed = ticket.server, state.observed
-    count(observed, i, outcome)
+    count(state.observed, ticket.server, outcome)
+    _weigh(params, state, seen, ticket.server)
+
+
+def _weigh(params: Params, state: State, seen: Seen, i: int) -> None:
+    """The weight of a server whose samples have changed."""
+    observed = state.observed
     if state.delays.changes[0] == 0:  # from here on weights are rates, no longer fractions on a common denominator
         state.delays.changes[0] = 1
         for j in range(seen.queue.shape[0]):
@@ -64,6 +69,17 @@ def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: O
     else:
         state.delays.weights[i] = seen.slots[i] * mean_rate(observed, params.initial, i)
         changed(state.delays, seen, params.ties, i)
+
+
+def forget(params: Params, state: State, factor: float) -> None:
+    """Samples count for less."""
+    discount(state.observed, factor)
+
+
+def believe(params: Params, state: State, seen: Seen, server: int, completions: float, busy: float) -> None:
+    """Other samples of one server."""
+    set_observed(state.observed, server, completions, busy)
+    _weigh(params, state, seen, server)
 
 
 def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
@@ -94,6 +110,8 @@ def greedy(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **opt
         assigned=assigned,
         observe=observe,
         estimates=estimates,
+        forget=forget,
+        believe=believe,
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},

@@ -20,7 +20,7 @@ from ... import _compile
 from ..._compile import options
 from ..._random import Stream
 from ...fields import choice, number, whole
-from ..estimation import Observed, count, mean_rate, nothing_observed
+from ..estimation import Observed, count, discount, mean_rate, nothing_observed, set_observed
 from ..policy import EXPLOIT, EXPLORE, Outcome, Policy, Seen, Shape, Ticket
 from ..systems import Rate
 from ._delay import Delays, Floats, Ints, all_changed, changed, initial_rates, new_delays, shortest, ties_of, weights_of
@@ -231,6 +231,20 @@ def emptied(params: Params, state: State, seen: Seen) -> None:
         all_changed(state.delays, seen, params.ties)
 
 
+def forget(params: Params, state: State, factor: float) -> None:
+    """Samples count for less."""
+    discount(state.learned, factor)
+    discount(state.pending, factor)
+
+
+def believe(params: Params, state: State, seen: Seen, server: int, completions: float, busy: float) -> None:
+    """Other samples of one server, taken in at once."""
+    set_observed(state.learned, server, completions, busy)
+    set_observed(state.pending, server, 0.0, 0.0)
+    _weigh(params, state, seen.slots)
+    all_changed(state.delays, seen, params.ties)
+
+
 def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
     """μ̂ before the clip, the episode k, and whether the estimates lie within the bounds."""
     n = rates.shape[0]
@@ -298,6 +312,8 @@ def lased(initial_rates: Sequence[Rate] | None = None, *, name: str = "", **opti
         observe=observe,
         emptied=functions["emptied"],
         estimates=estimates,
+        forget=forget,
+        believe=believe,
         configure=configure,
         start=functions["start"],
         options={"initial_rates": initial_rates, **options},

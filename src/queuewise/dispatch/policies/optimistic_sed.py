@@ -26,7 +26,7 @@ import numpy as np
 from ..._random import Stream
 from ...fields import number
 from ..choice import shortest_delay
-from ..estimation import Observed, count, nothing_observed
+from ..estimation import Observed, count, discount, nothing_observed, set_observed
 from ..policy import EXPLOIT, EXPLORE, Outcome, Policy, Seen, Shape, Ticket, elapsed
 from ..systems import Rate
 from ._delay import Floats, initial_rates, ties_of
@@ -128,6 +128,18 @@ def observe(params: Params, state: State, seen: Seen, ticket: Ticket, outcome: O
     count(state.observed, ticket.server, outcome)
 
 
+def forget(params: Params, state: State, factor: float) -> None:
+    """Samples count for less, and so do visits: what is doubted is what was seen lately."""
+    discount(state.observed, factor)
+    for jobs in range(state.visits.shape[0]):
+        state.visits[jobs] *= factor
+
+
+def believe(params: Params, state: State, seen: Seen, server: int, completions: float, busy: float) -> None:
+    """Other samples of one server."""
+    set_observed(state.observed, server, completions, busy)
+
+
 def estimates(params: Params, state: State, rates: Floats) -> tuple[int, bool]:
     """Means N/S, the initial rate where there is none."""
     for i in range(rates.shape[0]):
@@ -165,6 +177,8 @@ def optimistic_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "
         assigned=assigned,
         observe=observe,
         estimates=estimates,
+        forget=forget,
+        believe=believe,
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},

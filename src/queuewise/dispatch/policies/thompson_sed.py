@@ -17,7 +17,7 @@ from ..estimation import count, nothing_observed
 from ..policy import EXPLOIT, EXPLORE, Outcome, Policy, Seen, Shape, Ticket, elapsed
 from ..systems import Rate
 from ._delay import Floats, initial_rates, ties_of
-from .optimistic_sed import UNBOUNDED, State, estimates
+from .optimistic_sed import UNBOUNDED, State, believe, estimates, forget
 
 
 class Params(NamedTuple):
@@ -44,7 +44,8 @@ def decide(params: Params, state: State, seen: Seen, stream: Stream) -> tuple[in
         n, s = state.observed.completions[i], state.observed.busy[i] + elapsed(seen, i)
         rate = UNBOUNDED
         if n > 0.0:
-            rate = gamma(stream, n) / s
+            shape = max(n, 1.0)  # samples that were discounted to less than one are as wide as one
+            rate = gamma(stream, shape) / s * (n / shape)
         elif s > 0.0:
             rate = params.initial[i]
         else:
@@ -72,6 +73,8 @@ def thompson_sed(initial_rates: Sequence[Rate] | None = None, *, name: str = "",
         decide,
         observe=observe,
         estimates=estimates,
+        forget=forget,
+        believe=believe,
         configure=configure,
         start=start,
         options={"initial_rates": initial_rates, **options},
