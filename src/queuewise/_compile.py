@@ -354,6 +354,15 @@ def compile_for(entry: Any, arguments: tuple[Any, ...]) -> None:
         entry.compile(tuple(numba.typeof(argument) for argument in arguments))  # type: ignore[no-untyped-call]
 
 
+def direct(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """The machine code of an entry for arguments of just these types, without the look at the types of every call, which takes
+    longer than a decision. Handing anything else to it is not noticed, so it is for callers that own their arrays."""
+    signature = tuple(numba.typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+    if signature not in entry.overloads:
+        entry.compile(signature)
+    return entry.overloads[signature].entry_point  # type: ignore[no-any-return]
+
+
 def reason(error: Exception) -> str:
     """The first line of numba's error that says what it refused."""
     lines = [line.strip() for line in str(error).splitlines()]

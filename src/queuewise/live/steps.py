@@ -1,0 +1,445 @@
+"""What a live router does at one event, as one entry that is compiled once per policy.
+
+Plain Python, compiled with a policy's functions in place of the placeholders: the files of the dispatching wing are used as
+they are. One entry for all events, since each entry costs compilation, and every call of a policy's function stands in
+that entry, since only there placeholders are bound.
+
+**Busy time.** The busy time of a server is the integral of min(jobs in flight, slots). Whenever a job leaves, the policy is
+handed what has accrued at that server since the last one left, whoever caused it. So the sum of what it is handed is the
+server's busy time, in whatever order jobs leave and however the server shares itself among them, and N/S is completions over
+busy time. Where one slot serves first come, first served, it is the job's own service time, as in the simulation. With
+several classes a server's busy time is divided among them by what is in service, and each class is handed its own.
+
+`BEGAN` is kept so that SERVING · now − BEGAN is what has accrued: where SERVING changes by d, BEGAN moves by d · now. It is
+what the simulation keeps as the sum of the times at which jobs in service began.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._compile import options
+from ..dispatch.choice import RANDOM, shortest_delay
+from ..dispatch.estimation import LEAST
+from ..dispatch.policy import (  # bound to each policy's own
+    DONE,
+    EXPLOIT,
+    EXPLORE,
+    FAILED,
+    Outcome,
+    Seen,
+    Ticket,
+    assigned,
+    believe,
+    emptied,
+    estimates,
+    forget,
+    observe,
+)
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+#: What :func:`step` is called for.
+ROUTE, CONSULT, ADVISE, JOIN, LEAVE, RECALL = range(6)
+
+#: Reasons beyond the policy's own: exploration that was over its allowance; a closed circuit's trial; somebody else's choice.
+CAPPED, PROBE, GIVEN = 100, 101, 102
+
+#: Fields of `Fleet.learned`, per class and server. DONE_WORK, BUSY : N and S, discounted, with what was believed beforehand ·
+#: SERVING, BEGAN : see above · LOAD : work in flight · COUNT : jobs in flight · NEW_DONE, NEW_BUSY : N and S of the block that
+#: is held against what was before it · SPREAD : mean of twice the deviance of such blocks, about 1 for exponential service ·
+#: TRIED : completions, never discounted · CHANGES : blocks that did not fit.
+DONE_WORK, BUSY, SERVING, BEGAN, LOAD, COUNT, NEW_DONE, NEW_BUSY, SPREAD, TRIED, CHANGES, LEARNED = range(12)
+
+#: Fields of `Fleet.servers`: jobs in flight, slots, explorations, the rate of a slot that was typed in (0: none).
+IN_FLIGHT, SLOTS, EXPLORED, TYPED, SERVERS = range(5)
+
+#: Fields of `Fleet.lanes`, per class: jobs routed, discounted · when it was last discounted · explorations allowed · the server
+#: whose silence is looked at next · explorations over the allowance · 1 while there may be servers without a completion.
+ARRIVED, DISCOUNTED, ALLOWANCE, WATCHED, OVER, UNTRIED, LANES = range(7)
+
+#: Completions of a block.
+BLOCK = 32.0
+#: Completions before a block that it can be compared with.
+FEWEST = 5.0
+#: SPREAD is at most this.
+MOST_SPREAD = 25.0
+#: Decisions that are remembered with what was seen.
+REMEMBERED = 256
+
+
+def decide(params: Any, state: Any, seen: Seen, stream: Any) -> tuple[int, int]:
+    """Placeholder, bound per policy."""
+    return 0, 0
+
+
+class Settings(NamedTuple):
+    """share, burst : explorations allowed, per decision and at once · half_life : seconds after which what was observed counts
+    half (∞: never) · threshold : deviance from which a block is a change (∞: never) · penalty : mean service times that a
+    failure is charged with · prior : completions that the fleet's mean stands for at a server without any · clairvoyant :
+    whether typed-in rates are shown"""
+
+    share: float
+    burst: float
+    half_life: float
+    threshold: float
+    penalty: float
+    prior: float
+    clairvoyant: bool
+
+
+class Fleet(NamedTuple):
+    """Arrays with a row per server (in whatever order; some rows are free), and those of the servers that the policy sees,
+    its *places*.
+
+    learned : float64[LEARNED, classes, rows] · servers : float64[SERVERS, rows] · lanes : float64[LANES, classes] · rows :
+    int64[n], the row of each place · places : int64[rows], −1 where the policy does not see it · queue, slots : int64[n],
+    began, weights, hidden : float64[n], what it sees · scratch : float64[n] · recalled : float32[REMEMBERED, 2, n], queue and
+    rate of every place at the last decisions
+    """
+
+    learned: Floats
+    servers: Floats
+    lanes: Floats
+    rows: Ints
+    places: Ints
+    queue: Ints
+    slots: Ints
+    began: Floats
+    weights: Floats
+    hidden: Floats
+    scratch: Floats
+    recalled: NDArray[np.float32]
+
+
+class Event(NamedTuple):
+    """what : ROUTE, …· now : seconds · lane : class · row : of the server that the job joins or leaves · work : of the job ·
+    kind : its outcome · issued : when it was routed · reason : why · done : work that it turned out to be · number : of the
+    decision"""
+
+    what: int
+    now: float
+    lane: int
+    row: int
+    work: float
+    kind: int
+    issued: float
+    reason: int
+    done: float
+    number: int
+
+
+def accrued(fleet: Fleet, lane: int, row: int, now: float) -> float:
+    """Busy time of a server that no outcome has brought yet."""
+    learned = fleet.learned
+    return float(max(0.0, learned[SERVING, lane, row] * now - learned[BEGAN, lane, row]))
+
+
+def serve(fleet: Fleet, lane: int, row: int, serving: float, now: float) -> None:
+    """So much of a server works on a class from now on: min(jobs in flight, slots), or its share of that."""
+    learned = fleet.learned
+    learned[BEGAN, lane, row] += (serving - learned[SERVING, lane, row]) * now
+    learned[SERVING, lane, row] = serving
+
+
+def _rate(fleet: Fleet, lane: int, row: int) -> float:
+    """N/S; NaN before anything is known."""
+    n, s = fleet.learned[DONE_WORK, lane, row], fleet.learned[BUSY, lane, row]
+    return float(n / s) if n > 0.0 and s > 0.0 else math.nan
+
+
+@options(inline="never")
+def _queue(fleet: Fleet, lane: int, row: int) -> float:
+    """Work in flight, in jobs of this class: a job of another one counts as many as could be served meanwhile."""
+    learned = fleet.learned
+    total = learned[LOAD, lane, row]
+    if learned.shape[1] > 1:
+        own = _rate(fleet, lane, row)
+        for other in range(learned.shape[1]):
+            if other != lane and learned[LOAD, other, row] > 0.0:
+                ratio = own / _rate(fleet, other, row)
+                total += learned[LOAD, other, row] * (ratio if ratio == ratio else 1.0)
+    return float(total)
+
+
+def expected_delay(fleet: Fleet, lane: int, row: int) -> float:
+    """max(c, q + 1)/(c N/S): seconds that a job that joins is expected to take; NaN before anything is known."""
+    queue, slots = _queue(fleet, lane, row), fleet.servers[SLOTS, row]
+    return float(max(slots, queue + 1.0) / (slots * _rate(fleet, lane, row)))
+
+
+@options(inline="never")
+def show(fleet: Fleet, lane: int, now: float, extra: float) -> int:
+    """Fill in what the policy sees; returns the jobs in flight at its servers. `extra` : work beyond one job that the job to
+    be routed brings."""
+    jobs = 0
+    for place in range(fleet.rows.shape[0]):
+        row = fleet.rows[place]
+        count = int(fleet.servers[IN_FLIGHT, row])
+        jobs += count
+        queue = 0
+        if count > 0:
+            queue = max(1, int(_queue(fleet, lane, row) + 0.5))
+        serving = min(queue, fleet.slots[place])
+        fleet.began[place] = serving * now - accrued(fleet, lane, row, now)
+        fleet.queue[place] = queue + int(extra + 0.5)
+    return jobs
+
+
+def is_too_much(fleet: Fleet, settings: Settings, lane: int, place: int) -> bool:
+    """Whether exploring a server is over the allowance, or would keep a job waiting there."""
+    if settings.share >= 1.0:
+        return False
+    row = fleet.rows[place]
+    return bool(fleet.lanes[ALLOWANCE, lane] < 1.0 or fleet.servers[IN_FLIGHT, row] >= fleet.servers[SLOTS, row])
+
+
+def seen_now(fleet: Fleet, settings: Settings, lane: int, now: float, jobs: int) -> Seen:
+    """What the policy sees."""
+    arrivals = int(fleet.lanes[ARRIVED, lane] + 0.5)
+    shown = fleet.weights if settings.clairvoyant else fleet.hidden
+    return Seen(now, jobs, max(arrivals, 1), 0, fleet.queue, fleet.slots, fleet.began, fleet.hidden, shown)
+
+
+@options(inline="never")
+def _discount(fleet: Fleet, settings: Settings, lane: int, now: float) -> float:
+    """Let time take its share of everything, in steps of a 64th of the half-life; the factor."""
+    passed = now - fleet.lanes[DISCOUNTED, lane]
+    if not passed * 64.0 >= settings.half_life:
+        return 1.0
+    fleet.lanes[DISCOUNTED, lane] = now
+    factor = 0.5 ** (passed / settings.half_life)
+    learned = fleet.learned
+    for row in range(learned.shape[2]):
+        if learned[DONE_WORK, lane, row] > LEAST or learned[DONE_WORK, lane, row] == 0.0:
+            learned[DONE_WORK, lane, row] *= factor
+            learned[BUSY, lane, row] *= factor
+            learned[NEW_DONE, lane, row] *= factor
+            learned[NEW_BUSY, lane, row] *= factor
+    fleet.lanes[ARRIVED, lane] *= factor
+    return float(factor)
+
+
+def _deviance(fleet: Fleet, lane: int, row: int, pending: float) -> float:
+    """How badly the block, and `pending` busy time without a completion, fit what was before: the logarithm of the likelihood
+    ratio of two Poisson rates against one."""
+    learned = fleet.learned
+    done, busy = learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row]
+    old_done, old_busy = learned[DONE_WORK, lane, row] - done, learned[BUSY, lane, row] - busy
+    busy += pending
+    if old_done < FEWEST or old_busy <= 0.0 or busy <= 0.0:
+        return 0.0
+    common = (old_done + done) / (old_busy + busy)
+    deviance = old_done * math.log(old_done / old_busy / common)
+    if done > 0.0:
+        deviance += done * math.log(done / busy / common)
+    return float(deviance)
+
+
+def _restart(fleet: Fleet, lane: int, row: int) -> None:
+    """A server has changed: the last block counts alone, and what was before it as one completion."""
+    learned = fleet.learned
+    old_done = learned[DONE_WORK, lane, row] - learned[NEW_DONE, lane, row]
+    old_busy = learned[BUSY, lane, row] - learned[NEW_BUSY, lane, row]
+    learned[DONE_WORK, lane, row] = learned[NEW_DONE, lane, row] + 1.0
+    learned[BUSY, lane, row] = learned[NEW_BUSY, lane, row] + old_busy / old_done
+    learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] = 0.0, 0.0
+    learned[CHANGES, lane, row] += 1.0
+
+
+@options(inline="never")
+def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
+    """One server is looked at per decision: has it been busy for too long without an answer? Then its place, else −1."""
+    learned = fleet.learned
+    if fleet.rows.shape[0] == 0:
+        return -1
+    place = int(fleet.lanes[WATCHED, lane]) + 1
+    if place >= fleet.rows.shape[0]:
+        place = 0
+    fleet.lanes[WATCHED, lane] = place
+    row = fleet.rows[place]
+    pending = accrued(fleet, lane, row, now)
+    done, busy = learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] + pending
+    if pending <= 0.0 or done * learned[BUSY, lane, row] >= learned[DONE_WORK, lane, row] * busy:
+        return -1
+    if _deviance(fleet, lane, row, pending) > settings.threshold * max(1.0, learned[SPREAD, lane, row]):
+        _restart(fleet, lane, row)
+        return place
+    return -1
+
+
+@options(inline="never")
+def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int) -> bool:
+    """Whether a server's last block does not fit what was before it. A full block that fits is over."""
+    learned = fleet.learned
+    deviance = _deviance(fleet, lane, row, 0.0)
+    spread = learned[SPREAD, lane, row]
+    if deviance > settings.threshold * max(1.0, spread):
+        _restart(fleet, lane, row)
+        return True
+    if learned[NEW_DONE, lane, row] >= BLOCK:
+        learned[SPREAD, lane, row] = min(spread + 0.1 * (2.0 * deviance - spread), MOST_SPREAD)
+        learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] = 0.0, 0.0
+    return False
+
+
+@options(inline="never")
+def _seed(fleet: Fleet, settings: Settings, lane: int) -> bool:
+    """A server that has completed nothing yet is believed to be as the mean of those that have, and those whose rate was typed
+    in. What it has been busy for in vain counts against it. Returns whether there are any, and a mean."""
+    learned = fleet.learned
+    done, busy, untried = 0.0, 0.0, 0.0
+    for place in range(fleet.rows.shape[0]):
+        row = fleet.rows[place]
+        if learned[TRIED, lane, row] > 0.0 or fleet.servers[TYPED, row] > 0.0:
+            done += learned[DONE_WORK, lane, row]
+            busy += learned[BUSY, lane, row]
+        else:
+            untried = 1.0
+    fleet.lanes[UNTRIED, lane] = untried
+    if untried == 0.0 or done <= 0.0 or busy <= 0.0:
+        return False
+    for place in range(fleet.rows.shape[0]):
+        row = fleet.rows[place]
+        if learned[TRIED, lane, row] == 0.0 and fleet.servers[TYPED, row] == 0.0:
+            learned[DONE_WORK, lane, row] = settings.prior
+            learned[BUSY, lane, row] = settings.prior * busy / done + learned[NEW_BUSY, lane, row]
+    return True
+
+
+@options(inline="never")
+def _shortest(fleet: Fleet, stream: Any) -> int:
+    """Shortest expected delay by the rates in `scratch`, no exploration: where what the policy wants is not to be had."""
+    weights = fleet.scratch
+    for place in range(weights.shape[0]):
+        rate = weights[place]
+        weights[place] = fleet.slots[place] * (rate if rate > 0.0 else 1.0)
+    return shortest_delay(fleet.queue, fleet.slots, weights, RANDOM, stream)
+
+
+@options(inline="never")
+def _remember(fleet: Fleet, lane: int, number: int) -> None:
+    at = number % fleet.recalled.shape[0]
+    for place in range(fleet.rows.shape[0]):
+        fleet.recalled[at, 0, place] = fleet.queue[place]
+        fleet.recalled[at, 1, place] = _rate(fleet, lane, fleet.rows[place])
+
+
+@options(inline="never")
+def _join(fleet: Fleet, settings: Settings, event: Event, row: int, reason: int) -> None:
+    """A job joins a server's queue."""
+    lane, learned = event.lane, fleet.learned
+    fleet.servers[IN_FLIGHT, row] += 1.0
+    learned[LOAD, lane, row] += event.work
+    learned[COUNT, lane, row] += 1.0
+    if learned.shape[1] == 1:
+        serve(fleet, lane, row, min(fleet.servers[IN_FLIGHT, row], fleet.servers[SLOTS, row]), event.now)
+    if reason == EXPLORE:
+        fleet.lanes[ALLOWANCE, lane] -= 1.0
+        fleet.servers[EXPLORED, row] += 1.0
+    fleet.lanes[ALLOWANCE, lane] = min(fleet.lanes[ALLOWANCE, lane] + settings.share, settings.burst)
+
+
+@options(inline="never")
+def _leave(fleet: Fleet, settings: Settings, event: Event) -> float:
+    """A job leaves its server; the busy time that comes with its outcome."""
+    lane, row, now, learned = event.lane, event.row, event.now, fleet.learned
+    busy = accrued(fleet, lane, row, now)
+    learned[BEGAN, lane, row] = learned[SERVING, lane, row] * now
+    fleet.servers[IN_FLIGHT, row] -= 1.0
+    learned[COUNT, lane, row] -= 1.0
+    learned[LOAD, lane, row] -= event.work
+    if learned[COUNT, lane, row] <= 0.0:
+        learned[LOAD, lane, row] = 0.0  # sums of floating-point numbers do not come back to 0 by themselves
+    if learned.shape[1] == 1:
+        serve(fleet, lane, row, min(fleet.servers[IN_FLIGHT, row], fleet.servers[SLOTS, row]), now)
+    done = 0.0
+    if event.kind == DONE:
+        done = event.done
+        learned[TRIED, lane, row] += 1.0
+    elif event.kind == FAILED:
+        rate = _rate(fleet, lane, row)
+        if rate == rate:
+            busy += settings.penalty / rate
+    learned[DONE_WORK, lane, row] += done
+    learned[BUSY, lane, row] += busy
+    learned[NEW_DONE, lane, row] += done
+    learned[NEW_BUSY, lane, row] += busy
+    return busy
+
+
+def step(
+    params: Any, state: Any, fleet: Fleet, settings: Settings, event: Event, stream: Any
+) -> tuple[int, int, float]:
+    """One event.
+
+    ROUTE : (row, reason, 0) of the choice; row −1 where the policy named no server · CONSULT : the same, but nobody joins a
+    queue · ADVISE : the same, of a rule that stands in for the policy of the class: it alone takes note · JOIN : `event.row`,
+    for `event.reason` · LEAVE : (row, 0, busy time handed over) · RECALL : the policy is told all that is known.
+    """
+    lane, now, what, row, reason = event.lane, event.now, event.what, event.row, event.reason
+    busy = 0.0
+    n = fleet.rows.shape[0]
+    first, last = 0, 0  # places of which the policy is to believe what is known
+    if what == RECALL:
+        last = n
+        _seed(fleet, settings, lane)
+    elif what != ADVISE:
+        factor = _discount(fleet, settings, lane, now)
+        if factor < 1.0:
+            forget(params, state, factor)
+    if what in (ROUTE, CONSULT, ADVISE):
+        jobs = show(fleet, lane, now, max(0.0, event.work - 1.0))
+        if what == ROUTE:
+            fleet.lanes[ARRIVED, lane] += 1.0
+            _remember(fleet, lane, event.number)
+        place, reason = decide(params, state, seen_now(fleet, settings, lane, now, jobs), stream)
+        if place < 0 or place >= n:
+            return -1, reason, 0.0
+        if reason == EXPLORE and is_too_much(fleet, settings, lane, place):
+            if what == ROUTE:
+                fleet.lanes[OVER, lane] += 1.0
+            _, _ = estimates(params, state, fleet.scratch)
+            place, reason = _shortest(fleet, stream), CAPPED
+        row = fleet.rows[place]
+        if what == CONSULT:
+            return row, reason, 0.0
+    if what == JOIN:
+        fleet.lanes[ARRIVED, lane] += 1.0
+    if what == LEAVE:
+        busy = _leave(fleet, settings, event)
+    elif what in (ROUTE, JOIN):
+        _join(fleet, settings, event, row, reason)
+    jobs = show(fleet, lane, now, 0.0)
+    seen = seen_now(fleet, settings, lane, now, jobs)
+    if what != RECALL:
+        place = fleet.places[row]
+        if place >= 0:
+            ticket = Ticket(place, EXPLORE if reason == EXPLORE else EXPLOIT, event.issued if what == LEAVE else now)
+            if what == LEAVE:
+                observe(params, state, seen, ticket, Outcome(event.kind, busy, event.done))
+            else:
+                assigned(params, state, seen, ticket)
+        if what == LEAVE:
+            changed = _has_changed(fleet, settings, lane, row)
+            # Policies count jobs; where jobs are of unequal work, its sum counts.
+            if place >= 0 and (changed or (event.kind == DONE and event.done != 1.0)):
+                first, last = place, place + 1
+            if fleet.lanes[UNTRIED, lane] > 0.0 and _seed(fleet, settings, lane):
+                first, last = 0, n
+        elif what != ADVISE:
+            silent = _is_silent(fleet, settings, lane, now)
+            if silent >= 0:
+                first, last = silent, silent + 1
+    for place in range(first, last):
+        known = fleet.rows[place]
+        if fleet.learned[DONE_WORK, lane, known] > 0.0 or fleet.learned[BUSY, lane, known] > 0.0:
+            believe(params, state, seen, place, fleet.learned[DONE_WORK, lane, known], fleet.learned[BUSY, lane, known])
+    if what == LEAVE and jobs == 0 and n > 0:
+        emptied(params, state, seen)
+    return row, reason, busy
