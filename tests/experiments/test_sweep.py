@@ -159,3 +159,36 @@ def test_a_part_cannot_stop_at_a_width(tmp_path: Path, file: Path) -> None:
     file.write_text(TEXT)
     with pytest.raises(ValueError, match=r"^part: 7 runs cannot be cut into 9 parts"):
         sweep(file, tmp_path / "a", part=Part(1, 9))
+
+
+def test_a_folder_with_other_runs_is_not_merged_into(tmp_path: Path, file: Path) -> None:
+    for number in (1, 2, 3):
+        sweep(file, tmp_path / f"{number}", part=Part(number, 3))
+    before = qw.load(tmp_path / "3" / "slack=0.1" / "rows")
+    with pytest.raises(ValueError, match=r"out: .*rows has runs 4 to 6 of seed 1 already, not all of which are merged"):
+        merge([tmp_path / "1", tmp_path / "2"], tmp_path / "3")
+    after = qw.load(tmp_path / "3" / "slack=0.1" / "rows")
+    assert (after.first_run, after.runs) == (before.first_run, before.runs) == (4, 3)
+    # One of the merged ones is as good as any other.
+    assert merge([tmp_path / "1", tmp_path / "2"], tmp_path / "1").parts[0].result.runs == 4
+    assert qw.load(tmp_path / "1" / "slack=0.1" / "rows").runs == 4
+
+
+def test_parts_that_nobody_named_are_pointed_out(tmp_path: Path, file: Path) -> None:
+    for number in (1, 2, 3):
+        sweep(file, tmp_path / f"{number}", part=Part(number, 3))
+    found = merge([tmp_path / "1", tmp_path / "3"], tmp_path / "some")
+    assert found.sentences[-1] == (
+        "Not all is here: of the 7 runs of seed 1 2 are in none of the folders, the first of them 2."
+    )
+    found = merge([tmp_path / "some", tmp_path / "2"], tmp_path / "all")
+    assert not any("Not all" in sentence for sentence in found.sentences)
+    for settings in (tmp_path / "2").rglob("settings.json"):
+        settings.write_text(settings.read_text().replace(qw.__version__, "9.9.9"))
+    found = merge([tmp_path / "1", tmp_path / "2", tmp_path / "3"], tmp_path / "mixed")
+    assert found.sentences[-1] == f"The runs were played by the versions {qw.__version__} and 9.9.9."
+
+
+def test_no_part_is_empty_though_another_is_not(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ValueError, match="part: 7 runs cannot be cut into 8 parts"):
+        sweep(file, tmp_path / "a", part=Part(8, 8))

@@ -5,7 +5,7 @@
 
 Parts play different runs of one seed, so that the merged folder is, in every number, what one machine would have made. Folders
 of different seeds (``--seed``) can be merged as well. What does not fit is refused: other settings, runs that two folders
-have, systems or runs that are missing.
+have, systems that one lacks, runs that a folder should have. Parts that nobody named are pointed out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from .._version import VERSION
 from ..loading import load, pool
+from ..runs.pooling import pieces
+from ..runs.store import SETTINGS
 from .compare import EXPERIMENT, Found, conclude_all, describe_json, folder_of, play
 from .description import Cell, Experiment, Run, read
 from .report import Table, output_folder, to_json, write_text
@@ -75,7 +77,7 @@ def sweep(
         raise ValueError(
             f"part: {path} stops at a half_width, which no part can see for the whole; leave half_width out"
         )
-    if not numbers:
+    if part.of > experiment.run.runs:
         raise ValueError(f"part: {experiment.run.runs} runs cannot be cut into {part.of} parts")
     output_folder(out)
     try:
@@ -117,13 +119,59 @@ def merge(folders: Sequence[Path], out: Path) -> Found:
             for folder, item in zip(folders, described, strict=True)
         ]
         merged.append(pool(parts, [str(folder / cell.folder) for folder in folders]))
+    for cell, result in zip(cells, merged, strict=True):
+        _room(out / cell.folder / "rows", result)
     output_folder(out)
     for cell, result in zip(cells, merged, strict=True):
         result.save(out / cell.folder / "rows")
     run = Run(**{**first["run"], "over": tuple(first["run"]["over"]) if first["run"]["over"] else None})
     whole = {"version": VERSION, "first_run": merged[0].first_run, "runs": merged[0].runs}
     write_text(out / EXPERIMENT, to_json({**first, **whole, "merged": [str(folder) for folder in folders]}) + "\n")
-    return conclude_all(first["title"], cells, merged, run, out)
+    found = conclude_all(first["title"], cells, merged, run, out)
+    return found._replace(sentences=(*found.sentences, *_remarks(merged[0], run)))
+
+
+def _room(rows: Path, result: Any) -> None:
+    """Refuse a folder that has runs of which the merged ones know nothing: what is concluded would not be on what is there."""
+    if not (rows / SETTINGS).exists():
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            there = pieces(load(rows))
+    except ValueError as error:
+        raise ValueError(f"out: {rows} has results already ({error}); choose another folder") from error
+    for piece in there:
+        if not any(
+            piece.seed == other.seed
+            and other.first_run <= piece.first_run
+            and piece.first_run + piece.runs <= other.first_run + other.runs
+            for other in pieces(result)
+        ):
+            raise ValueError(
+                f"out: {rows} has {piece} already, not all of which are merged here; choose another folder"
+            )
+
+
+def _remarks(result: Any, run: Run) -> list[str]:
+    """What is merged though it may not have been meant so: less than the experiment, or what several versions played."""
+    found = []
+    for seed in sorted({piece.seed for piece in pieces(result)}):
+        played = {
+            number
+            for piece in pieces(result)
+            if piece.seed == seed
+            for number in range(piece.first_run, piece.first_run + piece.runs)
+        }
+        missing = [number for number in range(run.runs) if number not in played]
+        if missing and run.half_width is None:
+            found.append(
+                f"Not all is here: of the {run.runs} runs of seed {seed} {len(missing)} are in none of the folders, the first "
+                f"of them {missing[0]}."
+            )
+    if " and " in str(result.version):
+        found.append(f"The runs were played by the versions {result.version}.")
+    return found
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
