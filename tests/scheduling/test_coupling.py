@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from queuewise import pool
 from queuewise.runs.result import Result
 from queuewise.scheduling import attribute, engine, family, simulate, table_law, uniform_law, wise_figure_law
 from queuewise.scheduling.coupling import ALIKE, EMPTY, LOST, SWAPPED, WON, switched
@@ -152,3 +153,16 @@ def test_what_cannot_be_attributed_is_refused(result: Result) -> None:
     given_up = simulate(impatient, ["random"], rounds=20, runs=2, trace=True)
     with pytest.raises(ValueError, match=r"^result: has jobs that were given up"):
         attribute(given_up, impatient, "random")
+
+
+def test_pooled_runs_are_attributed_by_what_they_met() -> None:
+    system = family(wise_figure_law, q=0.15, slack=0.1)
+    parts = [
+        simulate(system, ["acqb"], rounds=60, runs=3, seed=seed, first_run=first, trace=True)
+        for seed, first in ((1, 0), (1, 9), (2, 4))
+    ]
+    pooled = pool(parts)
+    whole = attribute(pooled, system, "acqb")
+    alone = [attribute(part, system, "acqb") for part in parts]
+    assert whole.regret.mean == pytest.approx(pooled.mean_regret("acqb").mean, abs=1e-12)
+    np.testing.assert_allclose(whole.by_round.mean, np.mean([one.by_round.mean for one in alone], axis=0), atol=1e-12)

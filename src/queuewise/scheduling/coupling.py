@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _compile, streams
+from ..runs import pooling
 from ..runs.result import Result, Trace, Window, check_window
 from ..runs.statistics import Curve, Estimate, Moments, interval
 from . import engine
@@ -303,7 +304,7 @@ def attribute(
     ----------
     WISE, B.5 and Lemma 16; CQB-eta-2, section 2.3.
     """
-    if system.settings() != result.settings["system"]:
+    if not isinstance(system, System | Family) or system.settings() != result.settings["system"]:
         raise ValueError("system: is not the one that was simulated; pass the same one")
     if "oracle" in result.settings:
         raise ValueError("result: was measured against an oracle of one's own; the coupling needs the papers'")
@@ -317,10 +318,11 @@ def attribute(
     shares = np.zeros((result.runs, result.rounds))
     events = np.zeros((result.runs, result.rounds), dtype=np.int64)
     stayed = []
-    for run in range(result.runs):
-        number = result.first_run + run
-        here = system if isinstance(system, System) else system.instance(streams.instance_seed(result.seed, number))
-        draws = engine.draw(here, result.rounds, result.seed, number)
+    # A pooled result numbers its runs anew; what a run met depends on the seed and the number it was played under.
+    played = [(part.seed, part.first_run + i) for part in pooling.pieces(result) for i in range(part.runs)]
+    for run, (seed, number) in enumerate(played):
+        here = system if isinstance(system, System) else system.instance(streams.instance_seed(seed, number))
+        draws = engine.draw(here, result.rounds, seed, number)
         found = switched(draws, trace.job[run], trace.server[run], (first, last))
         shares[run], events[run] = found.total / width, found.event
         lost = np.flatnonzero(found.event == LOST)
