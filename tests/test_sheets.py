@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queuewise.sheets import SheetError, chosen, read_sheet
+from queuewise.sheets import SheetError, chosen, finite, is_number, read_sheet
 
 
 def test_lines_are_those_on_which_records_begin(tmp_path: Path) -> None:
@@ -55,3 +55,12 @@ def test_a_mark_of_byte_order_is_no_part_of_a_name(tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_bytes("x,y\n1,é\n".encode(encoding))
         sheet = read_sheet(tmp_path / "a.csv", said)
         assert sheet.columns == ["x", "y"] and sheet.rows[0].values == ["1", "é"]
+
+
+def test_a_number_is_what_others_take_for_one() -> None:
+    assert [finite(text) for text in ("1", " -2.5 ", "1e3")] == [1.0, -2.5, 1000.0]
+    assert not is_number("2023_10")  # which Python reads as 202310
+    with pytest.raises(ValueError, match=r"has '2023_10', not a number$"):
+        finite("2023_10")
+    with pytest.raises(ValueError, match="has '0,5', not a number; decimals need a point"):
+        finite("0,5")

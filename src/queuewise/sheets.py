@@ -73,22 +73,22 @@ class Sheet(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number (or nan, or inf)."""
+    """Whether a text is a number (or nan, or inf). Python's 1_000 is none in a file."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def finite(text: str) -> float:
     """A finite number. Raises ValueError with what is wrong, to be put behind the name of the column."""
-    try:
+    if is_number(text):
         value = float(text)
-    except ValueError:
+    else:
         text = text.strip()
         point = "; decimals need a point" if is_number(text.replace(",", ".")) else ""
-        raise ValueError(f"has {text!r}, not a number{point}") from None
+        raise ValueError(f"has {text!r}, not a number{point}")
     if not math.isfinite(value):
         raise ValueError(f"has {text.strip()!r}, not a finite number")
     return value

@@ -483,3 +483,9 @@ def test_published_features_in_arrays_are_joined_by_id() -> None:
     assert found.outcomes.shape == (400, 9) and found.features.shape == (400, 6)
     system = found.system(load=0.5, impossible="drop")
     assert system.best_single_server()[1] < system.matched_success()
+
+
+def test_a_number_too_large_to_be_standardised_is_named(tmp_path: Path) -> None:
+    lines = [line.replace(",4,", ",1e200,") for line in LINES]
+    with pytest.raises(ValueError, match=r"jobs.csv: line 5: column 'size' has '1e200', too large to be standardised"):
+        read_outcomes(written(tmp_path, lines), outcomes=["fast", "slow"], **KEYS)

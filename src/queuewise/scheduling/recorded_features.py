@@ -25,6 +25,8 @@ POOLED = "(other)"
 #: Decimals that standardised numbers and principal components are rounded to: sums of another order, or another library of
 #: linear algebra, then give the same system.
 DECIMALS = 6
+#: Largest number that can be standardised: squares of larger ones have no place among floats.
+LARGEST = 1e150
 
 
 def listed(name: str, given: str | Sequence[str] | None) -> list[str]:
@@ -222,6 +224,9 @@ def encode(
             columns.append(numbers)
         elif numbers.min() == numbers.max():
             constant.append(column.name)
+        elif np.abs(numbers).max() > LARGEST:
+            worst = int(np.abs(numbers).argmax())
+            raise column.bad(worst, f"has {column.texts[worst]!r}, too large to be standardised")
         else:
             names.append(column.name)
             columns.append(np.round((numbers - numbers.mean()) / numbers.std(), DECIMALS))
