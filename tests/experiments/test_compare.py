@@ -174,3 +174,52 @@ def test_a_folder_of_another_experiment_is_left_alone(tmp_path: Path, key: str) 
     with pytest.raises(ValueError, match=r"mine.toml: folder: .* holds another experiment"):
         played(tmp_path, ONE.replace(*changed[key]))
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
+OWN = """
+from queuewise.scheduling import Policy
+
+
+def decide(params, state, columns, waiting, stream):
+    {body}
+
+
+def make():
+    return Policy("mine", decide)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:mine. numba cannot compile:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("raise RuntimeError('a\\nb', str(waiting))", r"^[^\n]*own_rule.py, line 6, in decide: RuntimeError: [^\n]*$"),
+        ("import sys; sys.exit(0)", "own_rule.py, line 6, in decide: SystemExit: 0"),
+        ("return None", r"mine does not keep to the contract \(TypeError: .*\); check_policy says where"),
+    ],
+)
+def test_a_rule_of_ones_own_that_fails_is_one_sentence(tmp_path: Path, body: str, sentence: str) -> None:
+    import sys
+
+    sys.modules.pop("user_own_rule", None)
+    (tmp_path / "own_rule.py").write_text(OWN.replace("{body}", body))
+    text = ONE.replace("rounds = 300", "rounds = 20").replace('rule = "q_ths"', 'rule = "own_rule.py:make"')
+    with pytest.raises(ValueError, match=sentence):
+        played(tmp_path, text)
+
+
+def test_names_are_drawn_and_printed_as_they_are(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    from rich.console import Console
+
+    from queuewise.experiments.report import print_table
+
+    odd = ["$\\frac{x$", "[/]", "[bold]b[/bold]", "y" * 200, "\u65e5\u672c"]
+    systems = "".join(f"[[system]]\nname = {json.dumps(name)}\nlaw = 'uniform_law'\nseed = 1\n" for name in odd[:2])
+    policies = "".join(f"[[policy]]\nrule = 'random'\nname = {json.dumps(name)}\n" for name in odd)
+    found = played(tmp_path, f"{systems}[run]\nrounds = 5\nruns = 2\n{policies}")
+    console = Console(width=100, record=True, file=open(tmp_path / "printed", "w"), force_terminal=False)  # noqa: SIM115
+    for table in found.tables:
+        print_table(console, table)
+    printed = console.export_text()
+    assert all(name in printed for name in odd)
+    assert not [str(warning.message) for warning in recwarn]

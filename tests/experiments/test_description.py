@@ -294,11 +294,50 @@ def test_a_mistake_in_a_csv_file_names_its_place(tmp_path: Path, text: str, sent
         ({**system(**LAW), "oracle": {"rule": "random", "name": "me"}}, r"^\[oracle\] name: must be left out"),
         ({**system(**LAW), "oracle": {"rule": "randm"}}, r"^\[oracle\] rule: there is none called 'randm'"),
         ({**system(**QUEUES), "oracle": {"rule": "jsq"}}, r"^\[oracle\]: is for scheduling"),
+        ({**system(**LAW), "run": {"runs": 10**30}}, r"^\[run\] runs: must be at most 2147483647, not 1"),
+        (
+            {**system(**QUEUES), "run": {"arrivals": 10**21}, "policy": [{"rule": "sed"}]},
+            r"^\[run\] arrivals: must be at most",
+        ),
+        (system(service_rates=[5, 10], load=1e308, allow_unstable=True), r"^\[system\] load: is too large"),
+        (system(**QUEUES, allow_unstable="yes"), r"^\[system\] allow_unstable: must be true or false, not 'yes'"),
+        (system(**{**QUEUES, "times": "x"}), r"^\[system\] times: must be a list of numbers, not 'x'"),
+        (system(**{**QUEUES, "times": [0, "1"]}), r"^\[system\] times: must be a list of numbers"),
+        (
+            system(**{**QUEUES, "times": [0, 5]}),
+            r"^\[system\] service_rates: must have a list of rates for each of the times",
+        ),
+        (
+            system(**{**QUEUES, "times": [0, 5], "service_rates": 3}),
+            r"^\[system\] service_rates: must have a list of rates",
+        ),
     ],
 )
 def test_a_mistake_names_table_and_key(described: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         parse(described)
+
+
+def test_every_name_has_a_folder_of_its_own_that_can_be_made(tmp_path: Path) -> None:
+    names = ["summary.json", "experiment.json", "report.html", "é" * 200, "é" * 200 + "x", "x" * 300, "a/../b", ".."]
+    found = parse({"system": [{"name": name, **LAW, "seed": i} for i, name in enumerate(names)], "policy": POLICY})
+    folders = [cell.folder for cell in found.cells]
+    assert [cell.name for cell in found.cells] == names
+    assert len(set(folders)) == len(names)
+    assert not {"summary.json", "experiment.json", "report.html"} & set(folders)
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+        assert (tmp_path / folder).resolve().parent == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("body", ["import sys\nsys.exit(0)\n", "def make():\n    raise SystemExit(5)\n"])
+def test_a_file_that_ends_the_process_is_a_mistake_too(tmp_path: Path, body: str) -> None:
+    import sys
+
+    sys.modules.pop("user_own_exit", None)
+    (tmp_path / "own_exit.py").write_text(body)
+    with pytest.raises(ValueError, match=r"own_exit.py.*SystemExit: [05]"):
+        parse(system(law="own_exit.py:make"), tmp_path)
 
 
 @pytest.mark.parametrize(

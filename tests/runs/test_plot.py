@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from queuewise.runs.plot import COLOURS, STYLES, curves, save_figure, style
+from queuewise.runs.plot import COLOURS, STYLES, curves, label_of, save_figure, shortened, style
 from queuewise.runs.result import Result, Rows
 
 
@@ -95,3 +95,16 @@ def test_pyplot_is_left_alone() -> None:
         "result().plot(); assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_name_is_no_formula_and_not_longer_than_a_figure() -> None:
+    assert label_of("$x$", "$x$") == r"\$x\$"
+    long = [f"{'a' * 100}, samples={i}" for i in (1, 2)]
+    assert [len(shortened(name)) for name in long] == [44, 44]
+    assert shortened(long[0]) != shortened(long[1])
+    assert shortened("a" * 44) == "a" * 44
+
+
+def test_many_policies_leave_room_for_the_curves(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    save_figure(curves(result(policies=40)), tmp_path, "many")
+    assert not [str(warning.message) for warning in recwarn]

@@ -25,6 +25,7 @@ from ..runs.simultaneous import Comparison as Pair
 from ..runs.simultaneous import Comparisons
 from ..runs.statistics import Difference, Estimate
 from ..scheduling.simulate import simulate as simulate_scheduling
+from . import usercode
 from .description import SCHEDULING, Cell, Experiment, Run, read
 from .report import Progress, Table, estimate_json, interval, output_folder, short, to_json, write_text
 
@@ -137,10 +138,26 @@ def play(
                     )
                 else:
                     result = simulate_dispatch(cell.system, arrivals=run.arrivals, warm_up=run.warm_up, **common)
-            except ValueError as error:
-                raise ValueError(f"{cell.name}: {error}" if len(cells) > 1 else str(error)) from error
+            except (Exception, SystemExit) as error:
+                said = _said(error, experiment)
+                if not said:
+                    raise
+                raise ValueError(f"{cell.name}: {said}" if len(cells) > 1 else said) from error
             found.append(result)
     return found
+
+
+def _said(error: BaseException, experiment: Experiment) -> str:
+    """One sentence for what a user can do something about; "" for an error that is none of theirs."""
+    blamed = usercode.blame(error)
+    if blamed or isinstance(error, ValueError):
+        return blamed or str(error)
+    own = [policy.name for policy in experiment.policies if usercode.is_own(policy.decide)]
+    if not own:
+        return ""
+    return (
+        f"{' or '.join(own)} does not keep to the contract ({type(error).__name__}: {error}); check_policy says where"
+    )
 
 
 # --- who wins --------------------------------------------------------------------------------------------------------
@@ -299,7 +316,8 @@ def draw_summary(cells: Sequence[Cell], parts: Sequence[Comparison], what: str, 
     """Every policy's mean on every system: over the grid's values where it has one axis of numbers, else side by side."""
     numbers = _one_axis(cells)
     names = parts[0].result.policies
-    figure = new_figure(8.0 if numbers else max(8.0, 1.1 * len(parts) + 2.0), 5.0)
+    # As high as the legend beside it needs.
+    figure = new_figure(8.0 if numbers else max(8.0, 1.1 * len(parts) + 2.0), max(5.0, 0.6 + 0.2 * len(names)))
     axes = figure.add_subplot()
     found = [{standing.name: standing.value for standing in part.standings} for part in parts]
     # Side by side, so that intervals do not hide each other.
@@ -329,7 +347,7 @@ def draw_summary(cells: Sequence[Cell], parts: Sequence[Comparison], what: str, 
     if numbers:
         axes.set_xlabel(numbers[0])
     else:
-        axes.set_xticks(range(len(parts)), [part.name for part in parts])
+        axes.set_xticks(range(len(parts)), [label_of(part.name, part.name) for part in parts])
         if sum(len(part.name) for part in parts) > 60:
             axes.tick_params(axis="x", labelrotation=20)
     frameless(axes)
@@ -449,7 +467,7 @@ def summary_sentences(parts: Sequence[Comparison]) -> tuple[str, ...]:
     counts = {name: decided.count(name) for name in dict.fromkeys(decided) if name is not None}
     said = [f"{name} is best on {count} of {len(parts)} systems" for name, count in counts.items()]
     if None in decided:
-        said.append(f"{decided.count(None)} are undecided")
+        said.append(f"{decided.count(None)} of {len(parts)} are undecided")
     return (f"{'; '.join(said)}.", *(f"{part.name}: {part.sentence}" for part in parts))
 
 

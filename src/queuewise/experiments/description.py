@@ -27,6 +27,7 @@ is one sentence that names the table and the key. ``schema.py`` says the same as
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import itertools
 import math
@@ -98,6 +99,12 @@ TABLES = ("title", "system", "run", "policy", "oracle")
 RULES: dict[str, Mapping[str, Callable[..., Any]]] = {SCHEDULING: SCHEDULING_RULES, DISPATCH: DISPATCH_RULES}
 #: Most combinations of a grid's values.
 MOST_IN_GRID = 10_000
+#: Largest runs, rounds, arrivals and warm_up: what an experiment counts fits into 32 bits, but for arrivals.
+MOST, MOST_ARRIVALS = 2**31 - 1, 10**15
+#: Bytes of a folder's name; file systems allow 255.
+_LONGEST_FOLDER = 120
+#: What an experiment of several systems has beside its systems' folders.
+_TAKEN = ("experiment.json", *(f"summary.{kind}" for kind in ("json", "md", "png", "svg")), "report.html")
 #: Columns of a "table" file that are not features.
 _TABLE_COLUMNS = ("context", "server", "probability", "weight")
 
@@ -235,9 +242,15 @@ def _run(given: Any, model: str, policies: Sequence[str]) -> Run:
         if key in other:
             raise ValueError(f"[run] {key}: is for the other model; this is an experiment of {model}")
     _known("run", table, [key for key in Run._fields if key not in other])
-    for key, least in (("runs", 2), ("seed", 0), ("rounds", 1), ("arrivals", 1), ("warm_up", 0)):
+    for key, least, most in (
+        ("runs", 2, MOST),
+        ("seed", 0, None),
+        ("rounds", 1, MOST),
+        ("arrivals", 1, MOST_ARRIVALS),
+        ("warm_up", 0, MOST_ARRIVALS),
+    ):
         if key in table:
-            _count("run", table, key, least)
+            _count("run", table, key, least, most)
     if "half_width" in table and not (_is_number(table["half_width"]) and 0 < table["half_width"] < math.inf):
         what = "jobs" if model == SCHEDULING else "decisions"
         raise ValueError(f"[run] half_width: must be a number of {what} above 0, not {table['half_width']!r}")
@@ -282,7 +295,18 @@ def _named(where: str, given: Mapping[str, Any], grid: dict[str, Any], system: A
         name = str(given.get("law") or ("recorded" if "recorded" in given else "queues"))
     name = ", ".join([*([name] if name else []), *(f"{key}={value}" for key, value in grid.items())])
     name = name or getattr(system, "name", "parallel queues")
-    return Cell(name, re.sub(r"[^\w.=-]+", "-", name).strip("-.") or "system", system, grid)
+    return Cell(name, _folder(name), system, grid)
+
+
+def _folder(name: str) -> str:
+    """The name of a system's folder: that of the system, as file systems allow it, cut where it is long."""
+    plain = re.sub(r"[^\w.=-]+", "-", name).strip("-.") or "system"
+    if plain in _TAKEN:
+        return f"{plain}-system"
+    if len(plain.encode()) <= _LONGEST_FOLDER:
+        return plain
+    kept = plain.encode()[: _LONGEST_FOLDER - 11].decode(errors="ignore")
+    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
 
 
 def _grid(where: str, table: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -385,6 +409,14 @@ def _queues(where: str, given: Mapping[str, Any], folder: Path) -> dispatch.Syst
             arguments[key] = _process(where, key, given[key], laws)
     if ("load" in given) == ("arrival_rate" in given):
         raise ValueError(f"[{where}] arrival_rate: give it, or load, and not both")
+    if not isinstance(given.get("allow_unstable", False), bool):
+        raise ValueError(f"[{where}] allow_unstable: must be true or false, not {given['allow_unstable']!r}")
+    if "times" in given:
+        _of_numbers(where, "times", given["times"])
+        if not isinstance(given["service_rates"], list) or not all(isinstance(r, list) for r in given["service_rates"]):
+            raise ValueError(
+                f"[{where}] service_rates: must have a list of rates for each of the times, not {given['service_rates']!r}"
+            )
     try:
         if "times" in given:
             arguments["service_rates"] = dispatch.schedule(given["times"], given["service_rates"])
@@ -395,6 +427,8 @@ def _queues(where: str, given: Mapping[str, Any], folder: Path) -> dispatch.Syst
             rate = exact_rate("load", given["load"]) / (exact_rate("load", spare.load))
             arguments["arrival_rate"] = float(rate)
         return dispatch.System(**arguments)
+    except OverflowError as error:
+        raise ValueError(f"[{where}] {'load' if 'load' in given else 'service_rates'}: is too large") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"[{where}] {error}") from error
 
@@ -561,10 +595,17 @@ def _known(where: str, given: Mapping[str, Any], allowed: Any, whose: str = "") 
             raise ValueError(f"{kind}{f' of {whose}' if whose else ''}{nearest(key, allowed)}")
 
 
-def _count(where: str, given: Mapping[str, Any], key: str, least: int) -> None:
+def _of_numbers(where: str, key: str, value: Any) -> None:
+    if not isinstance(value, list) or not all(_is_number(item) for item in value):
+        raise ValueError(f"[{where}] {key}: must be a list of numbers, not {value!r}")
+
+
+def _count(where: str, given: Mapping[str, Any], key: str, least: int, most: int | None = None) -> None:
     value = given[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"[{where}] {key}: must be a whole number of at least {least}, not {value!r}")
+    if most is not None and value > most:
+        raise ValueError(f"[{where}] {key}: must be at most {most}, not {value!r}")
 
 
 def _is_number(value: Any) -> bool:

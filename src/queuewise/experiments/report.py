@@ -55,7 +55,7 @@ class Table:
             lines = [line for cell in (column, *(row[index] for row in self.rows)) for line in cell.split("\n")]
             least = None if index in self.wide else max(map(cell_len, lines))
             table.add_column(
-                column, justify="right" if numbers else "left", no_wrap=index not in self.wide, min_width=least
+                Text(column), justify="right" if numbers else "left", no_wrap=index not in self.wide, min_width=least
             )
         for index, row in enumerate(self.rows):
             cells = [Text(cell, style=_STYLES.get(cell, "")) for cell in row]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def call(text: str, function: Any, arguments: dict[str, Any]) -> Any:
         return function(**arguments)
     except ValueError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{text}: {type(error).__name__}: {error}") from error
 
 
@@ -77,9 +78,31 @@ def _module(path: Path) -> Any:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, Exception):
+        if isinstance(error, Exception | SystemExit):  # a script that ends with sys.exit() must not end this process
             raise ValueError(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error
         raise
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def blame(error: BaseException) -> str:
+    """Where in a file of the user's own an error was raised, and what it says: one line, for an error while a rule is used.
+
+    "" where no file of the user's own had to do with it.
+    """
+    places = [
+        (frame.f_globals.get("__name__", ""), line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    own = [place for place in places if place[0].startswith(_PREFIX) and place[0] in sys.modules]
+    if not own:
+        return ""
+    module, line, function = own[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{Path(str(sys.modules[module].__file__)).name}, line {line}, in {function}: {said}"
+
+
+def is_own(thing: Any) -> bool:
+    """Whether a function or a class came from a file that :func:`load` has read."""
+    return str(getattr(thing, "__module__", "")).startswith(_PREFIX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -23,6 +24,8 @@ STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 2, 1, 2, 1, 2)))
 _POINTS = 1000
 #: Longest label with options that a legend has room for; a longer one is cut to the policy's name.
 _LABEL = 36
+#: Longest name that a figure has room for.
+_LONGEST = 44
 
 
 def style(position: int) -> dict[str, Any]:
@@ -44,8 +47,22 @@ def frameless(axes: Axes, *sides: str) -> None:
 
 
 def label_of(label: str, name: str) -> str:
-    """A label for a legend; the name alone where the label is too long."""
-    return label if len(label) <= _LABEL else name
+    """A label for a legend; the name alone where the label is too long. A dollar sign is one, and begins no formula."""
+    return shortened(label if len(label) <= _LABEL else name).replace("$", r"\$")
+
+
+def shortened(name: str) -> str:
+    """A name that a figure has room for: without its middle where it is long, since names often differ at their ends."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST // 2]}…{name[-(_LONGEST // 2 - 1) :]}"
+
+
+def crowded(entries: int) -> dict[str, Any]:
+    """Options of a legend inside a panel: smaller letters, in columns, where there would be no room for the curves else."""
+    if entries <= 12:
+        return {}
+    return {"ncols": 2 if entries <= 24 else 3, "fontsize": 7 if entries <= 24 else 6}
 
 
 def curves(
@@ -87,7 +104,7 @@ def curves(
         shown += [f"moving average over {window} rounds"] if window > 1 else []
         title = ", ".join(shown)
     axes.set_title(title, fontsize=10, loc="left")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, **crowded(len(result.policies if policies is None else policies)))
     return figure
 
 
@@ -134,7 +151,8 @@ def save_figure(figure: Figure, folder: str | os.PathLike[str], stem: str) -> li
     paths = [Path(folder) / f"{stem}.png", Path(folder) / f"{stem}.svg"]
 
     def write(file: IO[bytes], kind: str) -> None:
-        with mpl.rc_context({"svg.hashsalt": stem}):
+        with mpl.rc_context({"svg.hashsalt": stem}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name's letters, drawn as boxes
             figure.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
     write_atomically(paths[0], lambda file: write(file, "png"))
