@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..runs.plot import frameless, label_of, new_figure, style
+from ..runs.plot import crowded, frameless, label_of, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def regrets(
     draw_regrets(axes, result, policies, level=level)
     runs = f"{result.runs} run{'s' * (result.runs != 1)}"
     axes.set_title(title or f"{runs}, {100 * level:g} % intervals of the mean", fontsize=10, loc="left")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, **crowded(len(result.policies if policies is None else policies)))
     return figure
 
 

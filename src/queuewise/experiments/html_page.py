@@ -233,6 +233,7 @@ def drawn(found: Figure, caption: str, alternative: str, salt: str) -> str:
         assert isinstance(legend, Legend)
         texts += legend.get_texts()
     for text in texts:
+        text.set_text(text.get_text().replace(r"\$", "$"))
         text.set_parse_math(False)
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None, "Creator": None}

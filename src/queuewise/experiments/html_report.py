@@ -25,7 +25,7 @@ from .._version import VERSION
 from ..dispatch.result import Result as DispatchResult
 from ..loading import load
 from ..runs import diagnostics
-from ..runs.plot import new_figure
+from ..runs.plot import new_figure, shortened
 from ..runs.result import Described, Result
 from ..runs.store import FOR_PEOPLE, SETTINGS
 from . import html_page as html
@@ -509,7 +509,9 @@ class _Writer:
             return
         names = [name for name in here.order if name in here.convergence]
         behind = [name for name in names if name in here.behind]
-        figure = new_figure(9.6, 3.9)
+        columns = max(1, min(4, 120 // (6 + max(len(shortened(name)) for name in names))))
+        # Room for the legend's lines below the panels.
+        figure = new_figure(9.6, 3.9 + 0.2 * max(0, len(names) // columns - 1))
         unit = f"{here.measure.words} ({here.measure.unit})"
         axes = figure.subplots(1, 2)
         means = [here.convergence[name] for name in names]
@@ -521,7 +523,9 @@ class _Writer:
         more, further = axes[1].get_legend_handles_labels()
         if further and further[-1] == "1/√n":
             handles, labels = [*handles, more[-1]], [*labels, further[-1]]
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, fontsize=9)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False, fontsize=9
+        )
         table = tables.convergence_table(here)
         self._figure(
             figure,

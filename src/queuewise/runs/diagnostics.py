@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .convergence import Convergence
-from .plot import frameless, style
+from .plot import frameless, shortened, style
 from .simultaneous import Comparison
 from .statistics import Floats
 
@@ -31,7 +31,7 @@ def draw_means(axes: Axes, found: Sequence[Convergence], places: Sequence[int], 
     """Mean and interval of the first n runs. places : each one's place in ``result.policies``, for its colour."""
     for one, place in zip(found, places, strict=True):
         look = style(place)
-        axes.plot(one.runs, one.mean, label=one.name, linewidth=1.5, **look)
+        axes.plot(one.runs, one.mean, label=shortened(one.name), linewidth=1.5, **look)
         axes.fill_between(one.runs, one.low, one.high, color=look["color"], alpha=0.12, linewidth=0)
     # The interval of two or three runs is so wide that it would flatten all that follows.
     settled = [one.runs >= min(5, one.runs[-1]) for one in found]
@@ -47,7 +47,7 @@ def draw_half_widths(axes: Axes, found: Sequence[Convergence], places: Sequence[
     """Half the length of the interval of the first n runs, both axes logarithmic, beside 1/√n."""
     for one, place in zip(found, places, strict=True):
         width = np.where(one.half_width > 0.0, one.half_width, np.nan)
-        axes.plot(one.runs, width, label=one.name, linewidth=1.5, **style(place))
+        axes.plot(one.runs, width, label=shortened(one.name), linewidth=1.5, **style(place))
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     end = max((float(one.half_width[-1]) for one in found), default=0.0)
@@ -152,6 +152,6 @@ def draw_comparisons(axes: Axes, found: Sequence[Comparison], places: Sequence[i
 
 
 def _rows(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), list(names), parse_math=False)
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names], parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
