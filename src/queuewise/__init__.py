@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import dispatch, matching, scheduling
+    from . import dispatch, live, matching, scheduling
     from .checks import check_policy
     from .loading import load, pool
     from .runs.result import Result
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #: Public name → where it is defined. Loaded when first used, so that ``import queuewise`` is quick.
 _HOMES = {
     "dispatch": ("queuewise.dispatch", None),
+    "live": ("queuewise.live", None),
     "matching": ("queuewise.matching", None),
     "scheduling": ("queuewise.scheduling", None),
     "load": ("queuewise.loading", "load"),
@@ -60,4 +61,15 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 
 
-__all__ = ["Result", "__version__", "check_policy", "dispatch", "load", "matching", "policies", "pool", "scheduling"]
+__all__ = [
+    "Result",
+    "__version__",
+    "check_policy",
+    "dispatch",
+    "live",
+    "load",
+    "matching",
+    "policies",
+    "pool",
+    "scheduling",
+]

@@ -41,6 +41,10 @@ def live_policy(policy: str | Policy) -> Policy:
         found = make(policy, ties="random")
     if found.clairvoyant and found.rule != "sed":
         raise ValueError(f"policy: {found.rule!r} knows the future or the true rates, which nobody does here")
+    if "arrival_rate" in found.defaults and found.options["arrival_rate"] is None:
+        raise ValueError(
+            f"policy: {found.rule!r} needs arrival_rate, in requests per second, which nobody else tells it here"
+        )
     for key in PER_SERVER:
         if found.options.get(key) is not None:
             raise ValueError(f"policy: leave out {key} and give each server its rate, as in Server(rate=2.5)")
@@ -61,11 +65,11 @@ class Lane:
         self._call: Callable[..., tuple[int, int, float]] | None = None
         self._bound = {**policy.functions, "forget": policy.forget, "believe": policy.believe}
 
-    def begin(self, fleet: Fleet, settings: Settings, rates: NDArray[np.float64], arrival_rate: float) -> None:
+    def begin(self, fleet: Fleet, settings: Settings, rates: NDArray[np.float64]) -> None:
         """Start the policy anew for the places of a fleet. `rates` : float64[n], what is believed of each, per slot."""
         n = len(fleet.rows)
         true = rates.copy() if self.policy.clairvoyant else np.full(n, math.nan)
-        shape = Shape(n, fleet.slots.copy(), arrival_rate, true, rates.copy(), MOST_IN_SYSTEM)
+        shape = Shape(n, fleet.slots.copy(), math.nan, true, rates.copy(), MOST_IN_SYSTEM)
         with np.errstate(over="ignore"):
             try:
                 self.params = self.policy.configure(self.policy.options, shape)

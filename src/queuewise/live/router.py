@@ -476,13 +476,15 @@ class Router:
         """Everything learned: named arrays, and a JSON-able dict. What is under way is not in it, nor are shadow mode and
         decisions."""
         with self._lock:
-            self._now()
+            now = self._now()
             members = list(self._members.values())
             rows = [member.row for member in members]
+            lanes = self._fleet.lanes.copy()
+            lanes[steps.DISCOUNTED] -= now  # clocks of two processes do not compare
             arrays: dict[str, NDArray[Any]] = {
                 "learned": self._fleet.learned[np.array(_KNOWLEDGE)][:, :, rows].copy(),
                 "explored": self._fleet.servers[steps.EXPLORED, rows].copy(),
-                "lanes": self._fleet.lanes.copy(),
+                "lanes": lanes,
             }
             for lane in self._lanes:
                 if lane.state is not None:
@@ -538,9 +540,8 @@ class Router:
                 member.draining = bool(server["draining"])
                 if member.circuit is not None and server["circuit"] is not None:
                     member.circuit.restore(server["circuit"], now)
-            for field in (steps.ARRIVED, steps.ALLOWANCE, steps.OVER):
-                self._fleet.lanes[field] = arrays["lanes"][field]
-            self._fleet.lanes[steps.DISCOUNTED] = now
+            self._fleet.lanes[:] = arrays["lanes"]
+            self._fleet.lanes[steps.DISCOUNTED] += now
             self._counts = Counter(kept["counts"])
             self._number = max(self._number, int(kept["number"]))
             self._rebuild()
@@ -756,17 +757,15 @@ class Router:
         if not usable:
             return
         for lane in [*self._lanes, *self._stand_in]:
-            rates, mean = self._beliefs(usable, lane.number)
+            rates = self._beliefs(usable, lane.number)
             if self.policy.clairvoyant:
                 self._fleet.weights[:] = self._fleet.slots * rates
-            passed = 1.0 / math.log(2.0) * self._settings.half_life
-            arrived = float(self._fleet.lanes[steps.ARRIVED, lane.number])
-            lane.begin(self._fleet, self._settings, rates, max(arrived / passed, mean * 1e-3))
+            lane.begin(self._fleet, self._settings, rates)
             event = Event(steps.RECALL, self._time, lane.number, -1, 1.0, 0, 0.0, 0, 1.0, 0)
             lane(self._fleet, self._settings, event)
 
-    def _beliefs(self, usable: list[_Member], lane: int) -> tuple[NDArray[np.float64], float]:
-        """Initial rates, and their mean: typed in, else the mean of what is typed in or learned, else 1."""
+    def _beliefs(self, usable: list[_Member], lane: int) -> NDArray[np.float64]:
+        """Initial rates: typed in, else the mean of what is typed in or learned, else 1."""
         learned = self._fleet.learned
         known = [
             member.row
@@ -779,7 +778,7 @@ class Router:
             mean = 1.0
         if self.policy.clairvoyant and any(member.server.rate is None for member in usable):
             raise ValueError(f"policy: {self.policy.name!r} goes by typed-in rates, so every server needs one")
-        return np.array([member.server.rate or mean for member in usable]), mean
+        return np.array([member.server.rate or mean for member in usable])
 
 
 class _Shadow:

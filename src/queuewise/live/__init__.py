@@ -1,0 +1,35 @@
+"""Live traffic by the policies of both wings, in process: a router for requests, a scheduler for jobs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .circuit import CircuitSettings
+    from .router import NoServerError, Router, Server
+    from .scheduler import Scheduler
+    from .tickets import Ticket
+
+#: Public name → where it is defined. Loaded when first used: who routes needs nothing of the scheduling wing.
+_HOMES = {
+    "CircuitSettings": "circuit",
+    "NoServerError": "router",
+    "Router": "router",
+    "Scheduler": "scheduler",
+    "Server": "router",
+    "Ticket": "tickets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
+
+
+__all__ = ["CircuitSettings", "NoServerError", "Router", "Scheduler", "Server", "Ticket"]
