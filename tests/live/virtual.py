@@ -55,20 +55,20 @@ class Random:
 
     def __init__(self, backends: Sequence[Backend], seed: int) -> None:
         self.backends, self.rng = backends, np.random.default_rng(seed)
-        self.out = np.zeros(len(backends), np.int64)
+        self.slots = np.array([backend.slots for backend in backends], dtype=np.float64)
+        self.out = np.zeros(len(backends))
         self.turn = -1
 
-    def best(self, there: list[int], price: Callable[[int], float]) -> tuple[int, Any]:
-        """The cheapest, ties at random."""
-        prices = [price(i) for i in there]
-        least = min(prices)
-        tied = [i for i, paid in zip(there, prices, strict=True) if paid == least]
-        server = tied[int(self.rng.random() * len(tied))]
-        self.out[server] += 1
-        return server, None
+    def price(self, now: float) -> NDArray[np.float64]:
+        """The cheapest server is chosen, ties at random."""
+        return np.zeros(len(self.out))
 
     def choose(self, now: float, there: list[int]) -> tuple[int, Any]:
-        return self.best(there, lambda i: 0.0)
+        prices = self.price(now)[there]
+        tied = np.flatnonzero(prices == prices.min())
+        server = there[int(tied[int(self.rng.random() * len(tied))])]
+        self.out[server] += 1
+        return server, None
 
     def done(self, server: int, token: Any, now: float, ok: bool, waited: float) -> None:
         self.out[server] -= 1
@@ -86,30 +86,48 @@ class RoundRobin(Random):
 class LeastConnections(Random):
     """Fewest requests in flight, per slot: join the shortest queue."""
 
-    def choose(self, now: float, there: list[int]) -> tuple[int, Any]:
-        return self.best(there, lambda i: max(self.out[i] + 1, self.backends[i].slots) / self.backends[i].slots)
+    def price(self, now: float) -> NDArray[np.float64]:
+        return np.asarray(np.maximum(self.out + 1.0, self.slots) / self.slots)
+
+
+class Polled(LeastConnections):
+    """Fewest requests in flight, as they were at the last poll: what own dispatches since then have added is not seen."""
+
+    every = 1.0
+
+    def __init__(self, backends: Sequence[Backend], seed: int) -> None:
+        super().__init__(backends, seed)
+        self.polled, self.at = self.out.copy(), 0.0
+
+    def price(self, now: float) -> NDArray[np.float64]:
+        if now >= self.at + self.every:
+            self.polled, self.at = self.out.copy(), now
+        return np.asarray(np.maximum(self.polled + 1.0, self.slots) / self.slots)
 
 
 class TrueSed(Random):
     """Shortest expected delay with the true rates of now."""
 
-    def choose(self, now: float, there: list[int]) -> tuple[int, Any]:
-        def delay(i: int) -> float:
-            c = self.backends[i].slots
-            return float(max(self.out[i] + 1, c) / (c * self.backends[i].rate(now)))
+    def __init__(self, backends: Sequence[Backend], seed: int) -> None:
+        super().__init__(backends, seed)
+        self.steady = all(len(backend.rates) == 1 for backend in backends)
+        self.rates = np.array([backend.rate(0.0) for backend in backends])
 
-        return self.best(there, delay)
+    def price(self, now: float) -> NDArray[np.float64]:
+        if not self.steady:
+            self.rates = np.array([backend.rate(now) for backend in self.backends])
+        return np.asarray(np.maximum(self.out + 1.0, self.slots) / (self.slots * self.rates))
 
 
 class LatencyTimesInFlight(Random):
-    """Moving average of the response time, times requests in flight plus one: what many balancers do. An unseen server costs 0."""
+    """Moving average of the response time, times requests in flight plus one, as in many balancers. An unseen server is free."""
 
     def __init__(self, backends: Sequence[Backend], seed: int) -> None:
         super().__init__(backends, seed)
         self.average = np.zeros(len(backends))
 
-    def choose(self, now: float, there: list[int]) -> tuple[int, Any]:
-        return self.best(there, lambda i: float(self.average[i] * (self.out[i] + 1)))
+    def price(self, now: float) -> NDArray[np.float64]:
+        return np.asarray(self.average * (self.out + 1.0))
 
     def done(self, server: int, token: Any, now: float, ok: bool, waited: float) -> None:
         super().done(server, token, now, ok, waited)
@@ -148,7 +166,7 @@ class Routed:
 
 @dataclass
 class Played:
-    """What became of every job: when it came, where it went, how long it was there (failures too), and whether it was served."""
+    """What became of every job: when it came, where it went, how long it was there (failures too), whether it was served."""
 
     arrived: NDArray[np.float64]
     server: NDArray[np.int64]
@@ -168,7 +186,8 @@ class Played:
 
 
 def arrivals(rate: float, count: int, rng: np.random.Generator, burst: float = 1.0) -> NDArray[np.float64]:
-    """Poisson arrivals; with `burst` > 1 the rate is `burst` times as high for a tenth of the time, in stretches of 50 mean gaps."""
+    """Poisson arrivals; with `burst` > 1 the rate is `burst` times as high for a tenth of the time, in stretches of 25 jobs and
+    more."""
     gaps = rng.exponential(1.0 / rate, count)
     if burst > 1.0:
         low = (1.0 - 0.1 * burst) / 0.9

@@ -25,7 +25,9 @@ from .steps import Event, Fleet, Settings
 
 #: Options with a number per server; a router's servers come and go, so it takes the numbers with them.
 PER_SERVER = ("initial_rates", "rates", "weights")
-#: A policy that must know when every server will be free, or is solved for one system, cannot be used.
+#: Programs that numba has refused in this process.
+REFUSED: dict[Any, Exception] = {}
+#: What a policy is told about it: nobody counts.
 MOST_IN_SYSTEM = 1 << 20
 
 
@@ -106,10 +108,14 @@ class Lane:
             ways = [False]
         refusal: Exception | None = None
         for lean in ways:
+            program = _compile.program(steps.step, self._bound, lean=lean)
+            if program in REFUSED:
+                refusal = REFUSED[program]
+                continue
             try:
-                return _compile.direct(_compile.program(steps.step, self._bound, lean=lean), arguments)
+                return _compile.direct(program, arguments)
             except Exception as error:  # whatever numba stumbled over, routing goes on
-                refusal = error
+                REFUSED[program] = refusal = error
         if refusal is not None and not self._plain:
             warnings.warn(
                 f"{self.policy.name}: numba cannot compile this policy, so it decides in plain Python, many times slower "
