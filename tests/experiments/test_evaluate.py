@@ -112,6 +112,16 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "LASED Lemma 8" in capsys.readouterr().out
 
 
+def test_a_law_that_is_far_off_is_not_called_exact() -> None:
+    chances = [0.5 + 0.005 * i for i in range(40)]
+    many = cells(
+        law="table", features=[[[p]] for p in chances], probabilities=[[p] for p in chances], arrival_rate=0.57
+    )
+    with pytest.raises(ValueError, match="system has too many classes of jobs for an exact law in the long run"):
+        exact(many)
+    assert exact(many, rounds=2).results["systems"][0]["mean"] == pytest.approx(0.57)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -290,3 +290,19 @@ def test_the_least_average_wants_a_right_and_a_wrong_server() -> None:
         exact.least_average_regret(0.25, 0.5, 0.6, 10)
     few, many = (exact.least_average_regret(0.25, 0.5, 0.44, 60, limit=limit) for limit in (20, 59))
     assert few == pytest.approx(many, rel=1e-6)
+
+
+def test_many_classes_get_a_short_chain_that_says_how_far_off_it_is() -> None:
+    p = 0.6 + 1e-6 * np.arange(20)  # twenty classes, but all nearly one
+    many = table_law(features=[[[1.0 + x]] for x in p], probabilities=[[x] for x in p], arrival_rate=0.2)
+    law = exact.stationary(many)
+    assert law.probabilities.sum() == pytest.approx(1.0)
+    assert 1e-9 < law.truncation_error < 0.05
+    assert abs(law.mean - exact.geo_geo_1_mean(0.2, 0.6)) <= law.truncation_error + 1e-4
+
+
+def test_too_many_classes_are_refused() -> None:
+    p = np.linspace(0.3, 0.9, 9000)
+    many = table_law(features=[[[x]] for x in p], probabilities=[[x] for x in p], arrival_rate=0.2)
+    with pytest.raises(ValueError, match="9000 classes of jobs, too many for an exact law"):
+        exact.stationary(many)

@@ -17,6 +17,8 @@ from .report import Table, short
 
 #: Rules whose stationary law is solved unless others are named: they look at queue lengths, or at nothing.
 RULES = ("sed", "jsq", "sed_of_d", "power_of_d", "weighted_random", "random")
+#: Bound on the error of an oracle's law from which on it is none that should be called exact.
+COARSE = 0.1
 #: Rounds at whose beginning the oracle's queue is looked at.
 ROUNDS = 2000
 
@@ -215,6 +217,11 @@ def _serving(name: str, system: Any, rounds: int | None) -> tuple[Table, dict[st
         laws = scheduling.exact.transient(system, rounds)
         probabilities, mean = laws.probabilities[-1], float(laws.mean[-1])
         error, when = float(laws.truncation_error[-1]), f"at the beginning of round {rounds}"
+    if error > COARSE:
+        raise ValueError(
+            f"system has too many classes of jobs for an exact law {when}: with as many states as can be solved it is off by "
+            f"up to {error:.1g}"
+        )
     tails = probabilities[::-1].cumsum()[::-1]
     rows = []
     for length, (p, tail) in enumerate(zip(probabilities, tails, strict=True)):

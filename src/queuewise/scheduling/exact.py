@@ -22,6 +22,8 @@ from .systems import ROUNDING, Floats, System, require_arrival_rate
 
 #: Most states of a cut chain; a linear system of this size takes some seconds.
 MOST_STATES = 60_000
+#: States of the first chain that is tried; with many classes of jobs a larger one may take minutes to solve.
+FIRST_STATES = 8_000
 
 
 class QueueLaw(NamedTuple):
@@ -291,6 +293,10 @@ def stationary(system: System, *, tolerance: float = 1e-9, limit: int | None = N
         return _one_class(system.arrival_rate, float(best[0]), tolerance, limit)
     whole = mean_workload(system)
     most = 32 if limit is None else int(limit)
+    while limit is None and most > 1 and _count(len(best), most) > FIRST_STATES:
+        most -= 1
+    if limit is None and _count(len(best), most) > FIRST_STATES:
+        raise ValueError(f"system has {len(best)} classes of jobs, too many for an exact law")
     while True:
         states = _states(len(best), most)
         solution = _solve(_transitions(states, system.arrival_rate, weights, best, most)[0])
