@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .circuit import CircuitSettings
+    from .errors import Refused, StoreError
     from .router import NoServerError, Router, Server
-    from .scheduler import Scheduler
+    from .scheduler import Assignment, Receipt, Scheduler
     from .tickets import Ticket
 
 #: Public name → where it is defined. Loaded when first used: who routes needs nothing of the scheduling wing.
 _HOMES = {
+    "Assignment": "scheduler",
     "CircuitSettings": "circuit",
     "NoServerError": "router",
+    "Receipt": "scheduler",
+    "Refused": "errors",
     "Router": "router",
     "Scheduler": "scheduler",
     "Server": "router",
+    "StoreError": "errors",
     "Ticket": "tickets",
 }
 
@@ -32,4 +37,15 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 
 
-__all__ = ["CircuitSettings", "NoServerError", "Router", "Scheduler", "Server", "Ticket"]
+__all__ = [
+    "Assignment",
+    "CircuitSettings",
+    "NoServerError",
+    "Receipt",
+    "Refused",
+    "Router",
+    "Scheduler",
+    "Server",
+    "StoreError",
+    "Ticket",
+]

@@ -98,7 +98,8 @@ class Book:
     """All jobs that are not finished, their open attempts, and the policy.
 
     jobs, attempts : by number · ids : number of a job by its id · event : number of the last event applied
-    last_job, last_attempt : numbers given so far
+    last_job, last_attempt : numbers given so far · diverged : events played again that this version of the program would have
+    had otherwise
     """
 
     def __init__(self, learner: Learner, rules: Rules) -> None:
@@ -106,7 +107,7 @@ class Book:
         self.jobs: dict[int, Job] = {}
         self.attempts: dict[int, Attempt] = {}
         self.ids: dict[str, int] = {}
-        self.event = self.last_job = self.last_attempt = 0
+        self.event = self.last_job = self.last_attempt = self.diverged = 0
 
     def choose(self, allowed: NDArray[np.bool_]) -> Choice | None:
         """The policy's choice; it must be issued next."""

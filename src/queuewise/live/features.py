@@ -27,7 +27,8 @@ class Layout:
     servers : K, places for servers, named or spare.
     job_features, pair_features : m or d; the other is None.
     scale : what a feature is divided by: one number, or one per feature.
-    bound : largest ‖φ‖₂ after scaling; None for √(length of φ(x, k) without its zeros), room for features of about size 1.
+    bound : largest ‖φ‖₂ after scaling; None for 3√(length of φ(x, k) without its zeros): room for
+        standardised features.
     too_long : "refuse" features beyond the bound, or "shrink" them to it.
     """
 
@@ -58,7 +59,7 @@ class Layout:
         self.blocks = 1 if self.shared else servers
         self.scale = self._scale(scale)
         if bound is None:
-            bound = math.sqrt(self.length)
+            bound = 3.0 * math.sqrt(self.length)
         if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < math.inf:
             raise Refused("bad_option", f"feature_bound: must be a number above 0, not {bound!r}")
         if not self.shared and bound <= 1.0 and self.given:
@@ -140,16 +141,17 @@ class Layout:
         if not np.isfinite(numbers).all():
             at = int(np.flatnonzero(~np.isfinite(numbers))[0])
             raise Refused("bad_features", f"{what}: must be finite, and number {at + 1} is {numbers[at]}")
-        numbers = numbers / self.scale
-        squared, room = float(numbers @ numbers), self.bound**2 - constant
-        if not squared <= room * (1 + 1e-12):
-            if self.too_long == "refuse" or not math.isfinite(squared):
+        with np.errstate(over="ignore"):
+            numbers = numbers / self.scale
+        length, room = math.hypot(*numbers), math.sqrt(self.bound**2 - constant)
+        if not length <= room * (1 + 1e-12):
+            if self.too_long == "refuse" or math.isinf(length):
                 raise Refused(
                     "bad_features",
-                    f"{what}: must have a length of at most {math.sqrt(room):.6g} after scaling (feature_bound), not "
-                    f"{math.sqrt(squared):.6g}; see scale and too_long",
+                    f"{what}: must have a length of at most {room:.6g} after scaling (feature_bound), not {length:.6g}; "
+                    "see scale and too_long",
                 )
-            numbers *= math.sqrt(room / squared)
+            numbers *= room / length
         return numbers
 
     def pack(self, kept: Floats) -> bytes:

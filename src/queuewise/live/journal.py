@@ -5,7 +5,8 @@ others add to the next batch; a disk that needs a millisecond to be sure then se
 nobody holds the scheduler's lock meanwhile.
 
 Memory is ahead of the disk by unacknowledged events only. If they cannot be written, all callers of the batch, and of the
-one begun meanwhile, are told, and the scheduler reads its state back from the disk: the two never disagree.
+one begun meanwhile, are told, and the scheduler reads its state back from the disk before it does anything else: the two never
+disagree.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Batch:
         self.entries: list[Entry] = []
         self.snapshot: Snapshot | None = None
         self.done = False
-        self.error: Exception | None = None
+        self.error: StoreError | None = None
 
 
 class Journal:
@@ -36,15 +37,16 @@ class Journal:
     ----------
     store : where batches go.
     lock : the scheduler's; held by whoever calls :meth:`add`, and not by whoever calls :meth:`commit`.
-    restore : called under the lock when a batch could not be written.
+    on_failure : called under the lock when memory is ahead of the disk for good.
     keep : seconds for which finished jobs are kept, None for ever.
     """
 
     def __init__(
-        self, store: Store, lock: threading.RLock, restore: Callable[[], None], keep: float | None = None
+        self, store: Store, lock: threading.RLock, on_failure: Callable[[], None], keep: float | None = None
     ) -> None:
-        self._store, self._lock, self._restore, self._keep = store, lock, restore, keep
-        self._committing = threading.Lock()
+        self._store, self._lock, self._on_failure, self._keep = store, lock, on_failure, keep
+        #: Taken before the scheduler's lock where both are needed.
+        self.committing = threading.Lock()
         self._open = Batch()
 
     def add(self, entry: Entry) -> None:
@@ -63,14 +65,11 @@ class Journal:
     def commit(self, batch: Batch) -> None:
         """Return when the batch is on disk; raise what kept it from getting there."""
         if not batch.done:
-            with self._committing:
+            with self.committing:
                 if not batch.done and batch.error is None:
                     self._write()
-        if batch.error is not None:
-            error = batch.error
-            if isinstance(error, StoreError):  # each caller raises its own
-                raise StoreError(error.status, str(error)) from error
-            raise error
+        if batch.error is not None:  # each caller raises its own
+            raise StoreError(batch.error.status, str(batch.error)) from batch.error
 
     def _write(self) -> None:
         with self._lock:
@@ -80,17 +79,19 @@ class Journal:
                 self._store.write(batch.entries, batch.snapshot, keep=self._keep)
             batch.done = True
         except BaseException as error:
-            if isinstance(error, Exception):
-                batch.error = error
-            else:  # Ctrl-C: for this caller; the others only hear of it
-                batch.error = StoreError("failed", "writing was interrupted, so nothing of this call was kept")
-            self.abandon(batch.error)
+            with self._lock:
+                batch.error = self.abandon(error)
             if not isinstance(error, Exception):
                 raise
 
-    def abandon(self, error: Exception) -> None:
-        """Tell the callers of the open batch that nothing of it was kept, and read the state back from the disk."""
-        with self._lock:
-            self._open.error = error
-            self._open = Batch()
-            self._restore()
+    def abandon(self, error: BaseException) -> StoreError:
+        """Under the lock: nothing of the open batch is kept, and its callers will hear so."""
+        if isinstance(error, StoreError):
+            told = error
+        else:
+            told = StoreError("failed", f"something else failed meanwhile ({error!r}); nothing of this call was kept")
+            told.__cause__ = error
+        self._open.error = told
+        self._open = Batch()
+        self._on_failure()
+        return told

@@ -115,7 +115,7 @@ class Scheduler:
     durability : "full" or "normal", see :mod:`.store`.
     snapshot_every, snapshot_seconds : a snapshot is due after so many events, or seconds.
     keep_finished : seconds for which finished jobs are remembered; None: for ever. A forgotten id can be used again.
-    relearn : a state file that another policy, or other options, wrote is refused; True learns anew from all its outcomes.
+    relearn : a state file that another policy, or other options, wrote is refused; True learns anew from all its outcomes then.
     clock : seconds; must go on over restarts, so the time of day, by default. If it goes back, time stands still for a while.
     compiled : False runs the policy as plain Python.
 
@@ -184,11 +184,11 @@ class Scheduler:
         self._lock = threading.RLock()
         self._store = Store(path, durability=durability)
         try:
-            self._journal = Journal(self._store, self._lock, self._read_back, keep)
+            self._journal = Journal(self._store, self._lock, self._behind, keep)
             self._names: list[str] = []
             self._places: dict[str, int] = {}
             self._slots = np.ones(places, dtype=np.int64)
-            self._stale, self._now, self.diverged = False, -math.inf, 0
+            self._stale, self._now = False, -math.inf
             self._open_file(relearn)
             self._arrive(slots)
         except BaseException:
@@ -232,17 +232,31 @@ class Scheduler:
         texts = {"settings": json.dumps(self._settings()), "rules": json.dumps(list(self._rules))}
         return {**texts, **written_by()}
 
+    def _different(self, there: dict[str, Any]) -> list[str]:
+        """In words, how the settings in the file differ from those of now."""
+        here = json.loads(json.dumps(self._settings()))
+        if there["policy"] != here["policy"]:
+            return [f"policy is {there['policy']!r} there, {here['policy']!r} here"]
+        defaults = json.loads(json.dumps(plain(self._policy.defaults)))  # options that came after the file was written
+        return differences({**there, "options": {**defaults, **there["options"]}}, here)
+
     def _open_file(self, relearn: bool) -> None:
         meta = self._store.meta()
         if "settings" not in meta:
             self._store.set_meta(self._meta())
             self._take_over(self._new_book(self._rules))
             return
-        different = differences(json.loads(meta["settings"]), json.loads(json.dumps(self._settings())))
+        different = self._different(json.loads(meta["settings"]))
         rules = Rules(*json.loads(meta["rules"]))
         self._names = [name for _, name, _ in sorted(self._store.servers())]
         if not different:
-            book = self._rebuild(rules)
+            try:
+                book = self._rebuild(rules)
+            except StoreError as error:
+                if not relearn or error.status != "damaged":
+                    raise
+                different = [str(error)]
+                book = self._learn_anew(json.loads(meta["settings"])["features"])
         elif relearn:
             book = self._learn_anew(json.loads(meta["settings"])["features"])
         else:
@@ -287,7 +301,7 @@ class Scheduler:
 
     def _again(self, book: Book, event: Event) -> None:
         """Let an event happen that has happened before. The log is what counts; where this version of the program would have
-        decided otherwise, `diverged` counts it."""
+        decided otherwise, `diverged` of the book counts it."""
         given = self._given(event.job) if event.kind in (Kind.SUBMITTED, Kind.LATE) else None
         choice = None
         if event.kind == Kind.ISSUED:
@@ -299,9 +313,9 @@ class Scheduler:
             if chosen is not None and chosen[:2] == choice[:2]:
                 choice = chosen
             else:
-                self.diverged += 1
+                book.diverged += 1
         if book.apply(event, given=given, choice=choice) != event.status:
-            self.diverged += 1
+            book.diverged += 1
 
     def _given(self, number: int) -> Given:
         row = self._store.job(number)
@@ -378,10 +392,21 @@ class Scheduler:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._stale = False
 
-    def _read_back(self) -> None:
-        """Memory as the disk has it, after something could not be written."""
+    def _behind(self) -> None:
+        """Something could not be written: what is in memory counts no longer."""
         self._stale = True
-        self._take_over(self._rebuild(self._rules))
+
+    def _read_back(self) -> None:
+        """Memory as the disk has it, once what is being written is written."""
+        with self._journal.committing, self._lock:
+            if self._stale:
+                self._take_over(self._rebuild(self._rules))
+
+    @property
+    def diverged(self) -> int:
+        """Events that were played again at the last start, and that this version of the program would have had otherwise (the
+        log counts). 0 unless the program, numba or the machine has changed since."""
+        return self._book.diverged
 
     def _arrive(self, slots: Mapping[str, int]) -> None:
         with self._working() as batch:
@@ -398,18 +423,24 @@ class Scheduler:
     def _working(self) -> Iterator[Batch]:
         """Under the lock; gives the batch to commit. A refusal changes nothing; whatever else goes wrong in between is undone
         by reading the state back."""
-        with self._lock:
-            if self._stale:
-                self._read_back()
-            batch = self._journal.batch
+        self._lock.acquire()
+        try:
+            while self._stale:
+                self._lock.release()
+                try:
+                    self._read_back()
+                finally:
+                    self._lock.acquire()
             try:
-                yield batch
+                yield self._journal.batch
             except (Refused, StoreError):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 self._journal.abandon(error)
                 raise
             self._snapshot_if_due()
+        finally:
+            self._lock.release()
 
     def _time(self) -> float:
         self._now = max(self._now, float(self._clock()))
@@ -587,8 +618,8 @@ class Scheduler:
         return self._store.counts()
 
     def _flush(self) -> None:
-        with self._lock:
-            batch = self._journal.batch
+        with self._working() as batch:
+            pass
         self._journal.commit(batch)
 
     # --- decisions ----------------------------------------------------------------------------------------------------
@@ -751,7 +782,6 @@ class Scheduler:
         issued = self._store.issued(number)
         if issued is None:
             raise Refused("too_old", f"assignment: attempt {number} was issued before the snapshots that are kept")
-        before = self.diverged
         book = self._rebuild(self._rules, issued.number - 1)
         allowed = _unmask(issued.detail, self._layout.servers)
         learner, job = book.learner, book.jobs[issued.job]
@@ -759,7 +789,6 @@ class Scheduler:
         learner.choose(allowed)
         able = learner.open_to(job.slot)
         said = learner.explain(Choice(job.slot, row.server, row.reason), allowed & able)
-        self.diverged = before
         if "candidates" in said:
             said["candidates"] = [
                 (book.jobs[int(learner.rank[slot])].id, self._names[server])
@@ -786,7 +815,7 @@ class Scheduler:
     @property
     def servers(self) -> dict[str, dict[str, int | bool]]:
         """Name → slots, attempts in flight, and whether it may get jobs."""
-        with self._lock:
+        with self._working():
             present = self._book.learner.present
             return {
                 name: {
@@ -797,9 +826,10 @@ class Scheduler:
                 for name, place in self._places.items()
             }
 
-    def add_server(self, name: str, slots: int = 1) -> None:
+    def add_server(self, name: str, slots: int | None = None) -> None:
         """A server comes, or comes back: what was learned about it before still holds. A new one takes a spare place; with
-        `pair_features`, jobs that wait already have no features for it and do not go there.
+        `pair_features`, jobs that wait already have no features for it and do not go there. `slots`: jobs that it takes at
+        once; None for as many as before, one for a new server.
 
         Raises Refused, ``no_room``: estimates have as many places as the scheduler was opened with."""
         with self._working() as batch:
@@ -814,9 +844,10 @@ class Scheduler:
                 self._add(Kind.SERVER, server=place, success=False, beside=name)
         self._journal.commit(batch)
 
-    def _welcome(self, name: str, slots: int) -> None:
+    def _welcome(self, name: str, slots: int | None) -> None:
         _check_name(name)
-        count = _count(f"slots of {name!r}", slots, 1)
+        if slots is not None:
+            _count(f"slots of {name!r}", slots, 1)
         if name not in self._places:
             if len(self._names) == self._layout.servers:
                 raise Refused(
@@ -830,7 +861,8 @@ class Scheduler:
             self._places[name] = place
         elif not self._book.learner.present[self._places[name]]:
             self._add(Kind.SERVER, server=self._places[name], success=True, beside=name)
-        self._slots[self._places[name]] = count
+        if slots is not None:
+            self._slots[self._places[name]] = slots
 
     def _place(self, name: str) -> int:
         place = self._places.get(name) if isinstance(name, str) else None
@@ -842,8 +874,7 @@ class Scheduler:
 
     def snapshot(self) -> None:
         """Write a snapshot now, so that the next start has nothing to play again."""
-        with self._working():
-            batch = self._journal.batch
+        with self._working() as batch:
             state = Snapshot(self._book.event, self._time(), self._book.arrays())
             self._snapshot_event, self._snapshot_time = state.event, state.taken
         self._journal.commit(batch)
@@ -851,7 +882,7 @@ class Scheduler:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """A copy of all that is known, as named arrays; what the policy has learned is under ``learner.state.``."""
-        with self._lock:
+        with self._working():
             return self._book.arrays()
 
     def close(self) -> None:

@@ -1,0 +1,432 @@
+"""Kills, restarts, full disks, other settings: nothing acknowledged is lost, and learning continues where it was."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from queuewise.live.errors import Refused, StoreError
+from queuewise.live.scheduler import Scheduler
+from queuewise.scheduling.policies import make
+
+SERVERS = {"a": 2, "b": 2, "c": 2}
+
+
+class Clock:
+    """Time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def policy(name: str):
+    return make(name, exploration=0.3) if name == "cqb_eta_2" else make(name)
+
+
+def same(one: Scheduler, other: Scheduler) -> None:
+    first, second = one.state(), other.state()
+    assert first.keys() == second.keys()
+    for key, array in first.items():
+        np.testing.assert_array_equal(array, second[key], err_msg=key)
+
+
+def drop(scheduler: Scheduler) -> None:
+    """As a kill leaves it: nothing is written any more."""
+    scheduler._store.close()
+
+
+class Load:
+    """Random but repeatable work: what it does depends on its own generator alone."""
+
+    def __init__(self, seed: int, clock: Clock) -> None:
+        self.rng, self.clock, self.jobs = np.random.default_rng(seed), clock, 0
+        self.open, self.lost = [], []
+
+    def step(self, scheduler: Scheduler):
+        """One call; what it gave."""
+        self.clock.now += 1.0
+        what = self.rng.random()
+        if what < 0.3:
+            self.jobs += 1
+            deadline = 300.0 if self.jobs % 7 == 0 else None
+            return scheduler.submit(str(self.jobs), self.rng.uniform(-0.5, 0.5, 2), deadline=deadline)
+        if what < 0.65:
+            server = None if self.rng.random() < 0.7 else str(self.rng.choice(list(SERVERS)))
+            assignment = scheduler.next(server)
+            if assignment is not None:
+                (self.lost if self.rng.random() < 0.2 else self.open).append(assignment)
+            return assignment
+        if what < 0.9 and self.open:
+            assignment = self.open.pop(int(self.rng.integers(len(self.open))))
+            return scheduler.report(assignment, bool(self.rng.random() < 0.5))
+        if what < 0.94 and self.lost:
+            assignment = self.lost.pop(0)
+            return scheduler.report(assignment, bool(self.rng.random() < 0.5))
+        if what < 0.96 and self.open:
+            try:
+                return scheduler.extend(self.open[0], 40.0)
+            except Refused as error:
+                return str(error)
+        if what < 0.98:
+            (scheduler.remove_server if self.rng.random() < 0.5 else scheduler.add_server)("b")
+            return None
+        return scheduler.sweep()
+
+
+def opened(path: Path, name: str, clock: Clock, **options) -> Scheduler:
+    return Scheduler(
+        SERVERS, job_features=2, policy=policy(name), path=path, clock=clock, lease=30.0, max_attempts=6,
+        durability="normal", **{"snapshot_every": 25, **options},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["wise", "cqb_opt", "cqb_eta_2", "acqb", "q_ucb", "q_ths"])
+def test_one_that_is_killed_after_every_few_calls_does_what_one_that_never_is_does(tmp_path, name: str) -> None:
+    """Bit for bit: decisions, receipts, estimates, random stream."""
+    clocks = Clock(), Clock()
+    never, often = opened(tmp_path / "never.db", name, clocks[0]), opened(tmp_path / "often.db", name, clocks[1])
+    loads = Load(8, clocks[0]), Load(8, clocks[1])
+    kinds = set()
+    for call in range(220):
+        first, second = loads[0].step(never), loads[1].step(often)
+        assert first == second, call
+        kinds.add(getattr(first, "status", type(first).__name__))
+        if call % 9 == 5:
+            drop(often)
+            often = opened(tmp_path / "often.db", name, clocks[1])
+            often_open = {server: never.servers[server]["open"] for server in SERVERS}
+            for server, is_open in often_open.items():  # the list of servers says who is there after a start
+                if not is_open:
+                    often.remove_server(server)
+                    never.add_server(server)
+                    never.remove_server(server)
+            assert often.diverged == 0
+            same(never, often)
+    assert {"Assignment", "accepted", "late"} <= kinds
+    assert never._book.learner.rounds > 50
+    assert never.counts() == often.counts()
+    drop(never)
+    drop(often)
+
+
+def test_a_clean_close_leaves_nothing_to_play_again(tmp_path) -> None:
+    clock = Clock()
+    load, path = Load(1, clock), tmp_path / "state.db"
+    with opened(path, "cqb_opt", clock, snapshot_every=10_000) as scheduler:
+        for _ in range(60):
+            load.step(scheduler)
+        for server in SERVERS:
+            scheduler.add_server(server)
+        before = scheduler.state()
+    with opened(path, "cqb_opt", clock) as scheduler:
+        assert scheduler._store.events(scheduler._snapshot_event) == []
+        after = scheduler.state()
+        assert all(np.array_equal(before[key], after[key]) for key in before | after)
+    with pytest.raises(StoreError, match="closed"):
+        scheduler.submit("x", [0.0, 0.0])
+
+
+def test_an_unreadable_snapshot_costs_time_and_nothing_else(tmp_path) -> None:
+    clock = Clock()
+    load, path = Load(2, clock), tmp_path / "state.db"
+    scheduler = opened(path, "wise", clock)
+    for _ in range(120):
+        load.step(scheduler)
+    for server in SERVERS:
+        scheduler.add_server(server)
+    scheduler._store._writer.execute(
+        "UPDATE snapshots SET arrays = x'00' WHERE event = (SELECT max(event) FROM snapshots)"
+    )
+    drop(scheduler)
+    again = opened(path, "wise", clock)
+    assert again.diverged == 0
+    same(scheduler, again)
+    again._store._writer.execute("UPDATE snapshots SET arrays = x'00'")
+    drop(again)
+    with pytest.raises(StoreError, match="relearn=True") as caught:
+        opened(path, "wise", clock)
+    assert caught.value.status == "damaged"
+    with opened(path, "wise", clock, relearn=True) as relearned:
+        assert relearned._book.learner.state.estimate.counts[0] == scheduler._book.learner.state.estimate.counts[0]
+
+
+# --- other settings ---------------------------------------------------------------------------------------------------
+
+
+def test_other_settings_are_refused_or_learned_anew(tmp_path) -> None:
+    clock = Clock()
+    load, path = Load(3, clock), tmp_path / "state.db"
+    scheduler = opened(path, "cqb_opt", clock)
+    for _ in range(150):
+        load.step(scheduler)
+    scheduler.add_server("b")
+    load.open += [scheduler.next("b"), scheduler.next()]
+    outcomes = scheduler._store.outcomes()
+    theta = scheduler._book.learner.state.estimate.theta.copy()
+    waiting, running = scheduler._book.learner.jobs, sorted(scheduler._book.attempts)
+    assert waiting and running
+    drop(scheduler)
+    with pytest.raises(StoreError, match="policy is 'cqb_opt' there, 'acqb' here") as caught:
+        opened(path, "acqb", clock)
+    assert caught.value.status == "other_settings"
+    again = opened(path, "acqb", clock, relearn=True)
+    learner = again._book.learner
+    assert learner.jobs == waiting and sorted(again._book.attempts) == running
+    assert learner.state.estimate.counts[0] == len(outcomes)
+    np.testing.assert_allclose(learner.state.estimate.theta, theta, atol=1e-6)
+    for _ in range(50):
+        load.step(again)
+    for server in SERVERS:
+        again.add_server(server)
+    drop(again)
+    once_more = opened(path, "acqb", clock)
+    assert once_more.diverged == 0
+    same(again, once_more)
+    drop(once_more)
+    with pytest.raises(StoreError, match="what is known of a job"):
+        Scheduler(SERVERS, job_features=3, policy="acqb", path=path, relearn=True)
+
+
+def test_relearning_makes_room_for_servers(tmp_path) -> None:
+    clock = Clock()
+    load, path = Load(4, clock), tmp_path / "state.db"
+    scheduler = opened(path, "cqb_opt", clock)
+    for _ in range(80):
+        load.step(scheduler)
+    theta = scheduler._book.learner.state.estimate.theta.copy()
+    drop(scheduler)
+    more = Scheduler(
+        {**SERVERS, "d": 1}, job_features=2, policy=policy("cqb_opt"), path=path, clock=clock, relearn=True,
+        parameter_bound=5.0 * np.sqrt(3), spare=1, max_attempts=6,
+    )  # fmt: skip
+    np.testing.assert_allclose(more._book.learner.state.estimate.theta[:9], theta, atol=1e-6)
+    more.submit("new", [0.0, 0.1], servers=["d"])
+    taken = [assignment.job_id for assignment in iter(lambda: more.next("d"), None)]
+    assert "new" in taken and len(taken) > 1, "and those that waited can go there too"
+    drop(more)
+
+
+def test_other_rules_hold_from_now_on(tmp_path) -> None:
+    """What happened before is played again by the rules of then."""
+    clock, path = Clock(), tmp_path / "state.db"
+    scheduler = Scheduler(
+        ["a"], job_features=0, policy="q_ucb", path=path, clock=clock, max_attempts=2, lost="failure", lease=5.0
+    )
+    scheduler.submit("x")
+    scheduler.next()
+    clock.now += 6.0
+    scheduler.sweep()
+    scheduler.report(scheduler.next(), False)
+    scheduler.submit("y")
+    drop(scheduler)
+    scheduler = Scheduler(["a"], job_features=0, policy="q_ucb", path=path, clock=clock, lease=5.0)
+    assert scheduler.diverged == 0
+    assert scheduler.job("x").status == "failed"
+    assert scheduler._book.learner.state.attempts.tolist() == [2.0]
+    for _ in range(4):
+        scheduler.next()
+        clock.now += 6.0
+        scheduler.sweep()
+    assert scheduler.job("y").status == "waiting"
+    assert scheduler._book.learner.state.attempts.tolist() == [2.0]
+    drop(scheduler)
+
+
+def test_the_list_of_servers_says_who_is_there(tmp_path) -> None:
+    path = tmp_path / "state.db"
+    options = {"job_features": 0, "policy": "q_ucb", "path": path}
+    Scheduler(["a", "b"], spare=1, **options).close()
+    with Scheduler(["c", "b"], spare=1, **options) as scheduler:
+        assert [(name, server["open"]) for name, server in scheduler.servers.items()] == [
+            ("a", False), ("b", True), ("c", True),
+        ]  # fmt: skip
+    with pytest.raises(Refused, match="no place for 'd'"):
+        Scheduler(["c", "b", "d"], **options)
+    with Scheduler(["a", "b", "c"], **options) as scheduler:
+        assert all(server["open"] for server in scheduler.servers.values())
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_and_loses_nothing(tmp_path) -> None:
+    """SQLite's limit of pages stands in for the disk: the same error at the same place."""
+    clock = Clock()
+    scheduler = opened(tmp_path / "state.db", "cqb_opt", clock, snapshot_every=10_000)
+    for job in range(30):
+        scheduler.submit(f"first {job}", [0.1, 0.2])
+    open_attempts = [scheduler.next(server) for server in ("a", "b", "c") for _ in range(2)]
+    pages = scheduler._store._writer.execute("PRAGMA page_count").fetchone()[0]
+    scheduler._store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+    acknowledged = [f"first {job}" for job in range(30)]
+    with pytest.raises(StoreError, match="full, so nothing of this call was kept") as caught:
+        for job in range(10_000):
+            scheduler.submit(f"then {job}", [0.1, 0.2])
+            acknowledged.append(f"then {job}")
+    assert caught.value.status == "full"
+    refusals = 0
+    for call in [lambda: scheduler.submit("more", [0.0, 0.0]), scheduler.next, lambda: scheduler.next("a")] * 40:
+        try:
+            call()
+        except StoreError as error:
+            assert error.status == "full"
+            refusals += 1
+        rebuilt = scheduler._rebuild(scheduler._rules).arrays()
+        assert all(np.array_equal(array, rebuilt[key]) for key, array in scheduler.state().items()), (
+            "memory is the disk"
+        )
+    assert refusals > 20
+    for job_id in acknowledged:
+        assert scheduler.job(job_id).status in ("waiting", "running")
+    scheduler._store._writer.execute("PRAGMA max_page_count = 1000000")
+    for assignment in open_attempts:
+        assert scheduler.report(assignment, True).status == "accepted"
+    scheduler.submit("room again", [0.0, 0.0])
+    assert scheduler.next() is not None
+    assert scheduler._book.learner.state.estimate.counts[0] == 6
+    assert scheduler.diverged == 0
+    drop(scheduler)
+
+
+def test_a_snapshot_without_room_is_left_out(tmp_path) -> None:
+    clock = Clock()
+    scheduler = opened(tmp_path / "state.db", "cqb_opt", clock, snapshot_every=5)
+    original = scheduler._store._write_snapshot
+
+    def full(*arguments) -> None:
+        raise StoreError("full", "no room")
+
+    scheduler._store._write_snapshot = full
+    for job in range(20):
+        scheduler.submit(str(job), [0.0, 0.0])
+    assert list(scheduler._store.snapshots()) == [] and scheduler.counts() == {"waiting": 20}
+    scheduler._store._write_snapshot = original
+    for job in range(20, 30):
+        scheduler.submit(str(job), [0.0, 0.0])
+    assert list(scheduler._store.snapshots())
+    drop(scheduler)
+
+
+def test_all_who_wait_for_a_commit_that_fails_are_told(tmp_path) -> None:
+    """Group commit: callers of the batch that fails, and of the one begun meanwhile, hear of it, and memory is read back."""
+    clock = Clock()
+    scheduler = opened(tmp_path / "state.db", "q_ucb", clock)
+    original, entered, leave, sizes = scheduler._store.write, threading.Event(), threading.Event(), []
+
+    def slow(entries, snapshot=None, *, keep=None) -> None:
+        sizes.append(len(entries))
+        entered.set()
+        assert leave.wait(30)
+        if len(sizes) == 1:
+            raise StoreError("failed", "the disk is gone")
+        original(entries, snapshot, keep=keep)
+
+    scheduler._store.write = slow
+    told = []
+
+    def submit(name: str) -> None:
+        try:
+            scheduler.submit(name, [0.0, 0.0])
+            told.append((name, "kept"))
+        except StoreError as error:
+            told.append((name, error.status))
+
+    threads = [threading.Thread(target=submit, args=(str(job),)) for job in range(6)]
+    threads[0].start()
+    assert entered.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    deadline = time.monotonic() + 30
+    while len(scheduler._journal.batch.entries) < 5 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    leave.set()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(told) == [(str(job), "failed") for job in range(6)]
+    assert scheduler.counts() == {} and scheduler._book.learner.jobs == 0
+    entered.clear()
+    leave.clear()
+    threads = [threading.Thread(target=submit, args=(f"again {job}",)) for job in range(6)]
+    threads[0].start()
+    assert entered.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    while len(scheduler._journal.batch.entries) < 5 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    leave.set()
+    for thread in threads:
+        thread.join(30)
+    assert sizes == [1, 1, 5], "five callers, one commit"
+    assert scheduler.counts() == {"waiting": 6}
+    drop(scheduler)
+
+
+def test_a_clock_that_goes_back_stands_still(tmp_path) -> None:
+    clock = Clock()
+    scheduler = opened(tmp_path / "state.db", "q_ucb", clock)
+    scheduler.submit("x", [0.0, 0.0])
+    clock.now -= 500.0
+    assert scheduler.next().issued == 1000.0
+    drop(scheduler)
+
+
+# --- SIGKILL ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the kills need fork")
+def test_killed_at_any_instant_under_load(tmp_path) -> None:
+    """Twenty-five kills of a process with five threads at work; then everything acknowledged is looked up in the file."""
+    script = Path(__file__).with_name("under_load.py")
+    subprocess.run([sys.executable, str(script), str(tmp_path), "25", "11"], check=True, timeout=240)
+    lines = [json.loads(line) for line in (tmp_path / "acknowledged").read_text().splitlines()]
+    acknowledged = {kind: [line for line in lines if line["what"] == kind] for kind in ("submit", "next", "report")}
+    assert len(acknowledged["submit"]) > 100 and len(acknowledged["report"]) > 50, "there was a load"
+    kills = [line["what"] for line in lines].count("open")
+    assert kills >= 20
+
+    clock = Clock()
+    clock.now = time.time() + 1000.0
+    with Scheduler(
+        {"a": 3, "b": 3}, job_features=2, policy="cqb_opt", path=tmp_path / "state.db", lease=0.05, clock=clock
+    ) as scheduler:
+        assert scheduler.diverged == 0
+        store = scheduler._store
+        for line in acknowledged["submit"]:
+            assert store.job_by_id(line["job"]) is not None, line
+        numbers = [line["attempt"] for line in acknowledged["next"]]
+        assert len(set(numbers)) == len(numbers), "no attempt is handed out twice"
+        for line in acknowledged["next"]:
+            row = store.attempt(line["attempt"])
+            assert row is not None and store.job(row.job).id == line["job"]
+        finishers: dict[str, int] = {}
+        for line in acknowledged["report"]:
+            row = store.attempt(line["attempt"])
+            outcome = "success" if line["success"] else "failure"
+            assert row.status.endswith(outcome), line
+            if line["status"] in ("accepted", "late") and line["job_status"] == "done" and line["success"]:
+                assert line["job"] not in finishers, "one final result"
+                finishers[line["job"]] = line["attempt"]
+                job = store.job_by_id(line["job"])
+                assert (job.status, job.attempt) == ("done", line["attempt"])
+        assert len(finishers) > 30
+        # Learned is what is written: once each, lost attempts not at all.
+        estimate = scheduler._book.learner.state.estimate
+        assert estimate.counts[0] == len(store.outcomes())
+        # What was in flight at a kill returns; then everything can be finished, once.
+        while scheduler.sweep():
+            pass
+        assert store.open_attempts() == [] and not scheduler._book.attempts
+        done = scheduler.counts().get("done", 0)
+        while (assignment := scheduler.next("a")) or (assignment := scheduler.next("b")):
+            assert scheduler.report(assignment, True).job_status == "done"
+            done += 1
+        assert scheduler.counts() == {"done": done}
