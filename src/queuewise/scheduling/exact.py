@@ -112,14 +112,18 @@ def persistence(arrival_rate: float, p: float, rounds: int, largest: int) -> Flo
         raise ValueError(f"p must lie strictly between 0 and 1, not {p!r}")
     require_count("rounds", rounds)
     require_count("largest", largest, 0)
-    # In s rounds a queue of s jobs or more cannot empty: with that many columns nothing is cut off.
-    columns = largest + rounds + 1
     up, down = (1.0 - p) * arrival_rate, p * (1.0 - arrival_rate)
     stay = 1.0 - up - down
-    found = np.empty((rounds, largest + 1))
+    # In s rounds a queue of s jobs or more cannot empty: with that many columns nothing is cut off. With fewer, what is cut off
+    # is at most the probability (up/down)^climb that a queue of `largest` jobs climbs beyond them before it is empty: e^{−45}.
+    climb = math.ceil(45.0 / math.log(down / up)) if up < down else rounds
+    columns = largest + min(rounds, climb) + 1
+    found = np.zeros((rounds, largest + 1))
     now = np.ones(columns)
     for s in range(rounds):
         found[s] = now[: largest + 1]
+        if now[largest] < 1e-18:  # the largest entry, and it only falls
+            break
         following = np.ones(columns)
         # One job against none: they become one the moment it is done.
         following[0] = up * now[1] + (1.0 - p) * (1.0 - arrival_rate) * now[0]
