@@ -41,7 +41,7 @@ from .store import AttemptRow, Entry, JobRow, NewAttempt, NewJob, Snapshot, Stor
 #: What a default policy is told where the user says nothing: β and V₀ of the recorded systems, whose formulas are far too wide.
 RADIUS, INITIAL_DESIGN, PARAMETER_BOUND = 1.0, 1.0, 5.0
 #: Expired leases that one call takes back at most; the rest wait for the next call.
-SWEEP = 100
+SWEEP = 20
 #: Longest id of a job.
 LONGEST_ID = 512
 
