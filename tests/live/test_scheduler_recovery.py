@@ -14,6 +14,7 @@ import pytest
 from queuewise.live.errors import Refused, StoreError
 from queuewise.live.scheduler import Scheduler
 from queuewise.scheduling.policies import make
+from queuewise.scheduling.policy import Policy
 
 SERVERS = {"a": 2, "b": 2, "c": 2}
 
@@ -430,3 +431,84 @@ def test_killed_at_any_instant_under_load(tmp_path) -> None:
             assert scheduler.report(assignment, True).job_status == "done"
             done += 1
         assert scheduler.counts() == {"done": done}
+
+
+def test_an_error_of_one_caller_leaves_what_is_being_written_alone(tmp_path) -> None:
+    """One batch is on its way to the disk, another is open, and a policy fails: the first is kept, the second is refused, and
+    memory is as the disk."""
+    broken = []
+
+    def decide(params, state, columns, waiting, stream):
+        return waiting.slots[0], 9 if broken else 0, 0
+
+    scheduler = Scheduler(
+        ["a"], job_features=0, policy=Policy("at times", decide), path=tmp_path / "state.db", compiled=False
+    )
+    original, entered, leave, told = scheduler._store.write, threading.Event(), threading.Event(), []
+
+    def slow(entries, snapshot=None, *, keep=None) -> None:
+        entered.set()
+        assert leave.wait(30)
+        original(entries, snapshot, keep=keep)
+
+    def submit(name: str) -> None:
+        try:
+            scheduler.submit(name)
+            told.append((name, "kept"))
+        except StoreError as error:
+            told.append((name, str(error)))
+
+    scheduler._store.write = slow
+    threads = [threading.Thread(target=submit, args=(name,)) for name in ("first", "second")]
+    threads[0].start()
+    assert entered.wait(30)
+    threads[1].start()
+    deadline = time.monotonic() + 30
+    while not scheduler._journal.batch.entries and time.monotonic() < deadline:
+        time.sleep(0.001)
+    broken.append(True)
+    with pytest.raises(RuntimeError, match="not allowed"):
+        scheduler.next()
+    broken.clear()
+    leave.set()
+    for thread in threads:
+        thread.join(30)
+    told.sort()
+    assert told[0] == ("first", "kept")
+    assert told[1][0] == "second" and "something else failed meanwhile" in told[1][1]
+    assert scheduler.counts() == {"waiting": 1}
+    assert scheduler.next().job_id == "first"
+    drop(scheduler)
+
+
+WRITE_ERRORS = """
+import resource, sys
+from queuewise.live import Scheduler, StoreError
+scheduler = Scheduler(["a"], job_features=2, policy="q_ucb", path=sys.argv[1])
+scheduler.submit("first", [0, 0])
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
+kept, refused = ["first"], 0
+for job in range(150):
+    try:
+        scheduler.submit(str(job), [0, 0])
+        kept.append(str(job))
+    except StoreError as error:
+        assert error.status in ("failed", "full") and "cannot write" in str(error)
+        refused += 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+assert refused > 50 and scheduler.counts() == {"waiting": len(kept)}
+assert scheduler.report(scheduler.next(), True).status == "accepted"
+scheduler._store.close()
+scheduler = Scheduler(["a"], job_features=2, policy="q_ucb", path=sys.argv[1])
+assert scheduler.diverged == 0 and scheduler.counts() == {"done": 1, "waiting": len(kept) - 1}
+assert all(scheduler.job(job) for job in kept)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on the size of files to set")
+def test_writes_that_the_system_refuses(tmp_path) -> None:
+    """A limit on the size of files breaks writes in the middle of the write-ahead log."""
+    command = [sys.executable, "-c", WRITE_ERRORS, str(tmp_path / "state.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

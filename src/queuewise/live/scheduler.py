@@ -42,6 +42,8 @@ from .store import AttemptRow, Entry, JobRow, NewAttempt, NewJob, Snapshot, Stor
 RADIUS, INITIAL_DESIGN, PARAMETER_BOUND = 1.0, 1.0, 5.0
 #: Expired leases that one call takes back at most; the rest wait for the next call.
 SWEEP = 20
+#: A snapshot waits until it costs no more than so many bytes per event: an exact estimator keeps all its history.
+BYTES_PER_EVENT = 16_384
 #: Longest id of a job.
 LONGEST_ID = 512
 
@@ -113,7 +115,7 @@ class Scheduler:
     horizon : decisions that policies with phases plan for (`cqb_epsilon`, `cqb_eta_2`).
     seed : of the policy's random stream.
     durability : "full" or "normal", see :mod:`.store`.
-    snapshot_every, snapshot_seconds : a snapshot is due after so many events, or seconds.
+    snapshot_every, snapshot_seconds : a snapshot is due after so many events (more where it is large), or seconds.
     keep_finished : seconds for which finished jobs are remembered; None: for ever. A forgotten id can be used again.
     relearn : a state file that another policy, or other options, wrote is refused; True learns anew from all its outcomes then.
     clock : seconds; must go on over restarts, so the time of day, by default. If it goes back, time stands still for a while.
@@ -387,7 +389,7 @@ class Scheduler:
         #: What has been closed but is not on disk yet, so that nobody is told what the disk does not know.
         self._recent_jobs: dict[str, tuple[Batch, str]] = {}
         self._recent_attempts: dict[int, tuple[Batch, AttemptRow, str]] = {}
-        self._snapshot_event, self._snapshot_time = book.event, self._time()
+        self._snapshot_event, self._snapshot_time, self._snapshot_size = book.event, self._time(), 0
         self._names = [name for _, name, _ in sorted(self._store.servers())]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._stale = False
@@ -469,24 +471,34 @@ class Scheduler:
 
     def _snapshot_if_due(self) -> None:
         events = self._book.event - self._snapshot_event
-        if events >= self._snapshot_every or (events and self._now - self._snapshot_time >= self._snapshot_seconds):
-            self._journal.snapshot(Snapshot(self._book.event, self._now, self._book.arrays()))
-            self._snapshot_event, self._snapshot_time = self._book.event, self._now
+        due = max(self._snapshot_every, self._snapshot_size // BYTES_PER_EVENT)
+        if events >= due or (events and self._now - self._snapshot_time >= self._snapshot_seconds):
+            self._journal.snapshot(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = Snapshot(self._book.event, self._time(), self._book.arrays())
+        self._snapshot_event, self._snapshot_time = snapshot.event, snapshot.taken
+        self._snapshot_size = sum(array.nbytes for array in snapshot.arrays.values())
+        return snapshot
 
     def _sweep(self) -> None:
         """Take back what has expired, and give up what is overdue."""
         now, book = self._time(), self._book
-        for _ in range(SWEEP):
-            if not self._leases or self._leases[0][0] > now:
-                break
+        taken_back = 0
+        while self._leases and self._leases[0][0] <= now and taken_back < SWEEP:
             until, number = heapq.heappop(self._leases)
-            if number in self._lease and self._lease[number][0] == until:
+            if self._is_lease(until, number):
                 self._close(Kind.LOST, number, False)
+                taken_back += 1
         while self._deadlines and self._deadlines[0][0] <= now:
             job = book.jobs.get(heapq.heappop(self._deadlines)[1])
             if job is not None and job.status == WAITING:
                 self._add(Kind.OVERDUE, job=job.number)
                 self._remember_job(job.id, job.status)
+
+    def _is_lease(self, until: float, number: int) -> bool:
+        """Whether this is the running lease of an open attempt, and not one that was answered or extended."""
+        return number in self._lease and self._lease[number][0] == until
 
     def _close(self, kind: Kind, number: int, success: bool) -> str:
         """An open attempt is answered or lost; its job's status."""
@@ -765,7 +777,7 @@ class Scheduler:
         back."""
         with self._working() as batch:
             self._sweep()
-            left = sum(until <= self._now for until, number in self._leases if number in self._lease)
+            left = sum(until <= self._now and self._is_lease(until, number) for until, number in self._leases)
         if batch.entries:
             self._journal.commit(batch)
         return left
@@ -875,8 +887,7 @@ class Scheduler:
     def snapshot(self) -> None:
         """Write a snapshot now, so that the next start has nothing to play again."""
         with self._working() as batch:
-            state = Snapshot(self._book.event, self._time(), self._book.arrays())
-            self._snapshot_event, self._snapshot_time = state.event, state.taken
+            state = self._snapshot()
         self._journal.commit(batch)
         self._store.write((), state)
 
