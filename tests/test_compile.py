@@ -67,6 +67,47 @@ def test_an_edited_helper_is_noticed_and_an_unchanged_one_is_not_compiled_again(
     assert _python(tmp_path, "1", PLAY) == first  # and the old code is still there for the old source
 
 
+COUNTING = """
+from typing import Any, NamedTuple
+import numpy as np
+from queuewise.scheduling import Policy
+
+class State(NamedTuple):
+    {0}: Any
+    {1}: Any
+
+def start(params, shape, stream):
+    return State({0}=np.zeros(shape.servers), {1}=np.ones(shape.servers))
+
+def decide(params, state, columns, waiting, stream):
+    return waiting.slots[0], int(state.turns[0]) % waiting.allowed.shape[0], 0
+
+def observe(params, state, columns, waiting, ticket, success):
+    state.turns[0] += 1.0
+
+def mine():
+    return Policy("mine", decide, observe=observe, start=start)
+"""
+
+
+def test_fields_in_another_order_are_another_program_and_a_renamed_file_is_compiled(tmp_path: Path) -> None:
+    play = PLAY.replace("['mine'].job", "['mine'].server").replace('["mine"].job', '["mine"].server')
+    (tmp_path / "my_rule.py").write_text(COUNTING.format("turns", "spare"))
+    before = _python(tmp_path, "1", play)
+    (tmp_path / "my_rule.py").write_text(COUNTING.format("spare", "turns"))
+    after = _python(tmp_path, "1", play)
+    plain = _python(tmp_path, "1", play.replace("trace=True", "trace=True, compiled=False"))
+    # The other field begins at 1, so the turns are others; a stale program would go on reading the first place.
+    assert after == plain
+    assert after[1] != before[1]
+    (tmp_path / "renamed.py").write_text(COUNTING.format("spare", "turns"))
+    (tmp_path / "my_rule.py").unlink()
+    renamed = _python(
+        tmp_path, "1", "import warnings; warnings.simplefilter('error')\n" + play.replace("my_rule", "renamed")
+    )
+    assert renamed[0] == after[0]
+
+
 def test_fingerprints_of_all_policies_are_the_same_in_every_process(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         from queuewise import _compile
@@ -116,6 +157,11 @@ EDITS = {
     "nested function": ("def f(x):\n    def h(y):\n        return y * {0}\n    return h(x)\n", 1, 2),
     "inside a comprehension": ("K = {0}\ndef f(x):\n    return [K * y for y in range(3)][x]\n", 1, 2),
     "builtin hidden by a function": ("{0}\ndef f(x):\n    return max(x, 0)\n", "", "def max(a, b):\n    return a\n"),
+    "order of fields that are read by name": (
+        "class S(NamedTuple):\n    {0}: int\n    {1}: int\ndef f(x):\n    return x.a\n",
+        ("a", "b"),
+        ("b", "a"),
+    ),
     "fields of a named tuple": ("class S(NamedTuple):\n    {0}: int\ndef f(x):\n    return S(x)\n", "a", "b"),
     "compiled helper": ("@numba.njit\ndef g(x):\n    return x + {0}\n" + CALLS, 1, 2),
     "options of a compiled helper": ("@numba.njit({0})\ndef g(x):\n    return x / 3\n" + CALLS, "", "fastmath=True"),
@@ -126,7 +172,8 @@ EDITS = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_a_fingerprint_changes_with(edit: str) -> None:
     source, before, after = EDITS[edit]
-    one, again, other = (_made(source.format(value)) for value in (before, before, after))
+    values = [value if isinstance(value, tuple) else (value,) for value in (before, before, after)]
+    one, again, other = (_made(source.format(*value)) for value in values)
     assert _compile.fingerprint(one) == _compile.fingerprint(again)
     assert _compile.fingerprint(one) != _compile.fingerprint(other)
 

@@ -150,12 +150,24 @@ def _describe_function(function: types.FunctionType, seen: set[int]) -> str:
         repr(sorted((key, _describe(value, seen)) for key, value in marked.items())),
     ]
     parts += [_describe(cell.cell_contents, seen) for cell in function.__closure__ or ()]
+    parts += _layouts(function.__globals__, seen)
     for name, value in sorted(_referenced(function).items()):
         if isinstance(value, types.FunctionType) and _is_ours(value) and not _is_ours(function):
             parts.append(f"{name}={_library_fingerprint(value)}")
         else:
             parts.append(f"{name}={_describe(value, seen)}")
     return "\n".join(parts)
+
+
+def _layouts(names: dict[str, Any], seen: set[int]) -> list[str]:
+    """The named tuples among a function's globals. Byte code reads a field by name and machine code by place, and the cache
+    finds a named tuple again by its module: so the same functions over fields in another order, or in a renamed file, are
+    another program. (A class that takes part without being named in the function's module is not seen.)"""
+    if id(names) in seen:
+        return []
+    seen.add(id(names))
+    tuples = {name: value for name, value in names.items() if isinstance(value, type) and hasattr(value, "_fields")}
+    return [f"{name} {_describe(value, seen)}" for name, value in sorted(tuples.items())]
 
 
 @cache
