@@ -136,6 +136,23 @@ def test_a_clean_close_leaves_nothing_to_play_again(tmp_path) -> None:
         scheduler.submit("x", [0.0, 0.0])
 
 
+@pytest.mark.parametrize("name", ["wise", "cqb_opt"])
+def test_more_jobs_and_attempts_than_there_was_room_for(tmp_path, name: str) -> None:
+    """Slots and histories have grown, some of it after the last snapshot."""
+    clock, rng, path = Clock(), np.random.default_rng(9), tmp_path / "state.db"
+    scheduler = opened(path, name, clock, snapshot_every=300)
+    scheduler.submit_many([(str(job), rng.uniform(-0.5, 0.5, 2)) for job in range(150)])
+    for _ in range(300):
+        scheduler.report(scheduler.next(), bool(rng.random() < 0.4))
+    learner = scheduler._book.learner
+    assert learner.rank.shape[0] == 256 and learner.room == 512
+    drop(scheduler)
+    again = opened(path, name, clock)
+    assert again.diverged == 0
+    same(scheduler, again)
+    drop(again)
+
+
 def test_an_unreadable_snapshot_costs_time_and_nothing_else(tmp_path) -> None:
     clock = Clock()
     load, path = Load(2, clock), tmp_path / "state.db"
@@ -195,6 +212,26 @@ def test_other_settings_are_refused_or_learned_anew(tmp_path) -> None:
     drop(once_more)
     with pytest.raises(StoreError, match="what is known of a job"):
         Scheduler(SERVERS, job_features=3, policy="acqb", path=path, relearn=True)
+
+
+def test_learning_anew_counts_lost_attempts_as_the_rules_say(tmp_path) -> None:
+    clock, path = Clock(), tmp_path / "state.db"
+    options = {"job_features": 0, "path": path, "clock": clock, "lease": 5.0, "lost": "failure"}
+    scheduler = Scheduler({"a": 9}, policy="q_ucb", **options)
+    for job in range(4):
+        scheduler.submit(str(job))
+    taken = [scheduler.next() for _ in range(4)]
+    scheduler.report(taken[0], True)
+    clock.now += 6.0
+    scheduler.sweep()
+    scheduler.report(taken[1], True)  # late: learned as a failure when it was lost
+    before = scheduler._book.learner.state
+    drop(scheduler)
+    scheduler = Scheduler({"a": 9}, policy="q_ths", relearn=True, **options)
+    after = scheduler._book.learner.state
+    assert before.attempts.tolist() == after.attempts.tolist() == [4.0]
+    assert before.successes.tolist() == after.successes.tolist() == [1.0]
+    drop(scheduler)
 
 
 def test_relearning_makes_room_for_servers(tmp_path) -> None:

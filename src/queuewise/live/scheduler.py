@@ -349,9 +349,10 @@ class Scheduler:
         learner = book.learner
         for number, _, present in self._store.servers():
             learner.set_present(number, present)
-        for row in self._store.outcomes():
+        lost = self._rules.lost_is_failure  # then what was lost is a failure, and what came late teaches no more
+        for row in self._store.outcomes(lost=lost):
             learner.rounds += 1
-            success = row.status.endswith("success")
+            success = row.status == "success" or (row.status == "late success" and not lost)
             learner.hear_late(row.job, self._given(row.job).features, row.server, success)
         opened = {row.job: row for row in self._store.open_attempts()}
         jobs = {row.number: row for row in self._store.unfinished()}
@@ -545,28 +546,31 @@ class Scheduler:
         ------
         Refused : ``bad_features``, ``bad_option``, ``unknown_server`` or ``duplicate_job``. StoreError : see the class.
         """
+        new = self._read_job(job_id, features, deadline, servers)
         with self._working() as batch:
-            self._submit(self._read_job(job_id, features, deadline, servers))
+            self._check_new(job_id)
+            self._submit(new)
         self._journal.commit(batch)
 
     def submit_many(self, jobs: Iterable[tuple[str, Any]], *, deadline: float | None = None) -> int:
         """Several jobs (id, features) in one transaction: all or none. Returns how many. Raises as :meth:`submit`."""
-        found = list(jobs)
+        found = [(job_id, self._read_job(job_id, features, deadline, None)) for job_id, features in jobs]
         with self._working() as batch:
-            read = [self._read_job(job_id, features, deadline, None) for job_id, features in found]
             seen: set[str] = set()
-            for new, _, _ in read:
-                if new.id in seen:
-                    raise Refused("duplicate_job", f"job_id: {new.id!r} is there twice")
-                seen.add(new.id)
-            for each in read:
-                self._submit(each)
+            for job_id, _ in found:
+                if job_id in seen:
+                    raise Refused("duplicate_job", f"job_id: {job_id!r} is there twice")
+                seen.add(job_id)
+                self._check_new(job_id)
+            for _, new in found:
+                self._submit(new)
         self._journal.commit(batch)
         return len(found)
 
     def _read_job(
         self, job_id: str, features: Any, deadline: float | None, servers: Iterable[str] | None
     ) -> tuple[NewJob, NDArray[np.float64], NDArray[np.bool_]]:
+        """Check what was handed in, without the lock; the deadline is still in seconds from now."""
         if not isinstance(job_id, str) or not 0 < len(job_id) <= LONGEST_ID or not job_id.isprintable():
             raise Refused(
                 "bad_option", f"job_id: must be a printable text of 1 to {LONGEST_ID} characters, not {job_id!r}"
@@ -585,18 +589,21 @@ class Scheduler:
                 raise Refused(
                     "bad_option", "servers: none of them can do the job; name at least one, with its features"
                 )
-        until = None if deadline is None else self._time() + _seconds("deadline", deadline)
+        seconds = None if deadline is None else _seconds("deadline", deadline)
+        return NewJob(job_id, self._layout.pack(kept), unable.tobytes(), seconds), self._layout.expand(kept), unable
+
+    def _check_new(self, job_id: str) -> None:
         if job_id in self._book.ids or job_id in self._recent_jobs or self._store.job_by_id(job_id) is not None:
             raise Refused("duplicate_job", f"job_id: there is already a job {job_id!r}")
-        return NewJob(job_id, self._layout.pack(kept), unable.tobytes(), until), self._layout.expand(kept), unable
 
     def _submit(self, job: tuple[NewJob, NDArray[np.float64], NDArray[np.bool_]]) -> None:
         new, features, unable = job
-        number = self._book.last_job + 1
-        deadline = math.inf if new.deadline is None else new.deadline
-        self._add(Kind.SUBMITTED, job=number, beside=new, given=Given(new.id, deadline, features, unable))
+        number, deadline = self._book.last_job + 1, math.inf
         if new.deadline is not None:
+            deadline = self._time() + new.deadline
+            new = new._replace(deadline=deadline)
             heapq.heappush(self._deadlines, (deadline, number))
+        self._add(Kind.SUBMITTED, job=number, beside=new, given=Given(new.id, deadline, features, unable))
 
     def cancel(self, job_id: str) -> bool:
         """Give a job up. A running attempt goes on, and is learned from; its result is not the job's. False where the job has
