@@ -120,7 +120,7 @@ class TrueSed(Random):
 
 
 class LatencyTimesInFlight(Random):
-    """Moving average of the response time, times requests in flight plus one, as in many balancers. An unseen server is free."""
+    """Moving average of the response time, times requests in flight plus one, as in many balancers. Unseen costs nothing."""
 
     def __init__(self, backends: Sequence[Backend], seed: int) -> None:
         super().__init__(backends, seed)

@@ -44,7 +44,11 @@ REMEMBERED = steps.REMEMBERED
 #: Of a snapshot.
 FORMAT = 1
 
-_KNOWLEDGE = (steps.DONE_WORK, steps.BUSY, steps.NEW_DONE, steps.NEW_BUSY, steps.SPREAD, steps.TRIED, steps.CHANGES)
+#: What of `Fleet.learned` is knowledge, not the state of what is under way.
+_KNOWLEDGE = (
+    *(steps.DONE_WORK, steps.BUSY, steps.OWN_DONE, steps.OWN_BUSY),
+    *range(steps.SLOW, steps.LEARNED),
+)
 
 
 class NoServerError(RuntimeError):
@@ -120,7 +124,7 @@ class Router:
     failure_penalty : service times that a failure (not a time-out) is charged with as busy time.
     circuit : see :class:`.circuit.CircuitSettings`; None for no circuits.
     expire_after : seconds after which a ticket that was never released is given up.
-    prior : completions that count for a newcomer as if it were the fleet's mean, or had the rate that was typed in.
+    prior : completions that a server has beforehand, at the fleet's mean or the rate that was typed in.
     discipline : with several classes, ``"fifo"`` (the oldest `slots` jobs are in service) or ``"shared"`` (all are, equally).
     clock : seconds, never running back · seed : of the router's randomness; None takes the system's.
     compiled : False runs everything as plain Python.
@@ -138,12 +142,12 @@ class Router:
         classes: Sequence[str] = (),
         explore_share: float = 0.05,
         explore_burst: float | None = None,
-        half_life: float | None = 300.0,
+        half_life: float | None = 600.0,
         change_threshold: float | None = 10.0,
         failure_penalty: float = 1.0,
         circuit: CircuitSettings | None = CircuitSettings(),  # noqa: B008 - frozen
         expire_after: float = 3600.0,
-        prior: float = 1.0,
+        prior: float = 4.0,
         discipline: str = "fifo",
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
@@ -736,7 +740,7 @@ class Router:
         learned, row = self._fleet.learned, member.row
         for field in _KNOWLEDGE:
             learned[field, :, row] = 0.0
-        learned[steps.SPREAD, :, row] = 1.0
+        learned[steps.SPREAD, :, row] = steps.FIRST_SPREAD
         learned[steps.BEGAN, :, row] = learned[steps.SERVING, :, row] * now
         if member.server.rate is not None:
             learned[steps.DONE_WORK, :, row] = self._settings.prior

@@ -51,22 +51,31 @@ ROUTE, CONSULT, ADVISE, JOIN, LEAVE, RECALL = range(6)
 CAPPED, PROBE, GIVEN = 100, 101, 102
 
 #: Fields of `Fleet.learned`, per class and server. DONE_WORK, BUSY : N and S, discounted, with what was believed beforehand ·
-#: SERVING, BEGAN : see above · LOAD : work in flight · COUNT : jobs in flight · NEW_DONE, NEW_BUSY : N and S of the block that
-#: is held against what was before it · SPREAD : mean of twice the deviance of such blocks, about 1 for exponential service ·
-#: TRIED : completions, never discounted · CHANGES : blocks that did not fit.
-DONE_WORK, BUSY, SERVING, BEGAN, LOAD, COUNT, NEW_DONE, NEW_BUSY, SPREAD, TRIED, CHANGES, LEARNED = range(12)
+#: OWN_DONE, OWN_BUSY : without that · SERVING, BEGAN : see above · LOAD : work in flight · COUNT : jobs in flight ·
+#: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block ·
+#: SPREAD : mean of twice the deviance of such blocks, about 1 for exponential service · TRIED : completions, never discounted ·
+#: CHANGES : how often it was found changed.
+DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SERVING, BEGAN, LOAD, COUNT = range(8)
+SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, LEARNED = 8, 11, 14, 16, 17, 18, 19
+#: Of these, what was observed and is discounted.
+DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1, FIT, FIT + 1)
 
 #: Fields of `Fleet.servers`: jobs in flight, slots, explorations, the rate of a slot that was typed in (0: none).
 IN_FLIGHT, SLOTS, EXPLORED, TYPED, SERVERS = range(5)
 
 #: Fields of `Fleet.lanes`, per class: jobs routed, discounted · when it was last discounted · explorations allowed · the server
-#: whose silence is looked at next · explorations over the allowance · 1 while there may be servers without a completion.
-ARRIVED, DISCOUNTED, ALLOWANCE, WATCHED, OVER, UNTRIED, LANES = range(7)
+#: whose silence is looked at next · explorations over the allowance · 1 while there may be young servers · the mean rate that
+#: they were told.
+ARRIVED, DISCOUNTED, ALLOWANCE, WATCHED, OVER, YOUNG, MEAN, LANES = range(8)
 
-#: Completions of a block.
-BLOCK = 32.0
-#: Completions before a block that it can be compared with.
+#: Completions until which a server is young; of a block.
+YOUTH, BLOCK = 32.0, 16.0
+#: Completions that anything can be held against.
 FEWEST = 5.0
+#: How many times slower or faster a server is that a stretch is kept for.
+SHIFT = 2.0
+#: SPREAD of a server that nothing is known of.
+FIRST_SPREAD = 2.0
 #: SPREAD is at most this.
 MOST_SPREAD = 25.0
 #: Decisions that are remembered with what was seen.
@@ -81,7 +90,7 @@ def decide(params: Any, state: Any, seen: Seen, stream: Any) -> tuple[int, int]:
 class Settings(NamedTuple):
     """share, burst : explorations allowed, per decision and at once · half_life : seconds after which what was observed counts
     half (∞: never) · threshold : deviance from which a block is a change (∞: never) · penalty : mean service times that a
-    failure is charged with · prior : completions that the fleet's mean stands for at a server without any · clairvoyant :
+    failure is charged with · prior : completions that the fleet's mean stands for at a young server · clairvoyant :
     whether typed-in rates are shown"""
 
     share: float
@@ -217,21 +226,17 @@ def _discount(fleet: Fleet, settings: Settings, lane: int, now: float) -> float:
     learned = fleet.learned
     for row in range(learned.shape[2]):
         if learned[DONE_WORK, lane, row] > LEAST or learned[DONE_WORK, lane, row] == 0.0:
-            learned[DONE_WORK, lane, row] *= factor
-            learned[BUSY, lane, row] *= factor
-            learned[NEW_DONE, lane, row] *= factor
-            learned[NEW_BUSY, lane, row] *= factor
+            for field in DISCOUNTED_FIELDS:
+                learned[field, lane, row] *= factor
     fleet.lanes[ARRIVED, lane] *= factor
     return float(factor)
 
 
-def _deviance(fleet: Fleet, lane: int, row: int, pending: float) -> float:
-    """How badly the block, and `pending` busy time without a completion, fit what was before: the logarithm of the likelihood
-    ratio of two Poisson rates against one."""
-    learned = fleet.learned
-    done, busy = learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row]
-    old_done, old_busy = learned[DONE_WORK, lane, row] - done, learned[BUSY, lane, row] - busy
-    busy += pending
+def _deviance(fleet: Fleet, lane: int, row: int, done: float, busy: float, more: float) -> float:
+    """How badly `done` in `busy` time, which are part of N and S, and `more` busy time, which is not yet, fit the rest of N and
+    S: the logarithm of the likelihood ratio of two Poisson rates against one."""
+    old_done, old_busy = fleet.learned[DONE_WORK, lane, row] - done, fleet.learned[BUSY, lane, row] - busy
+    busy += more
     if old_done < FEWEST or old_busy <= 0.0 or busy <= 0.0:
         return 0.0
     common = (old_done + done) / (old_busy + busy)
@@ -241,15 +246,29 @@ def _deviance(fleet: Fleet, lane: int, row: int, pending: float) -> float:
     return float(deviance)
 
 
-def _restart(fleet: Fleet, lane: int, row: int) -> None:
-    """A server has changed: the last block counts alone, and what was before it as one completion."""
+def _score(shift: float, rate: float, done: float, busy: float) -> float:
+    """The logarithm of the likelihood of `done` in `busy` where the rate is `shift` times what it was, against what it was."""
+    return done * math.log(shift) - (shift - 1.0) * rate * busy
+
+
+@options(inline="never")
+def _restart(fleet: Fleet, lane: int, row: int, stretch: int) -> None:
+    """A server has changed: the stretch since then counts alone, and what was before it as one completion."""
     learned = fleet.learned
-    old_done = learned[DONE_WORK, lane, row] - learned[NEW_DONE, lane, row]
-    old_busy = learned[BUSY, lane, row] - learned[NEW_BUSY, lane, row]
-    learned[DONE_WORK, lane, row] = learned[NEW_DONE, lane, row] + 1.0
-    learned[BUSY, lane, row] = learned[NEW_BUSY, lane, row] + old_busy / old_done
-    learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] = 0.0, 0.0
+    done, busy = learned[stretch, lane, row], learned[stretch + 1, lane, row]
+    old_done, old_busy = learned[DONE_WORK, lane, row] - done, learned[BUSY, lane, row] - busy
+    learned[OWN_DONE, lane, row] = done + 1.0
+    learned[OWN_BUSY, lane, row] = busy + old_busy / old_done
+    learned[DONE_WORK, lane, row] = learned[OWN_DONE, lane, row]
+    learned[BUSY, lane, row] = learned[OWN_BUSY, lane, row]
+    for field in range(SLOW, SPREAD):
+        learned[field, lane, row] = 0.0
     learned[CHANGES, lane, row] += 1.0
+
+
+def _limit(fleet: Fleet, settings: Settings, lane: int, row: int) -> float:
+    """Deviance from which on a server has changed; more irregular service asks for more."""
+    return float(settings.threshold * max(1.0, fleet.learned[SPREAD, lane, row]))
 
 
 @options(inline="never")
@@ -264,51 +283,86 @@ def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
     fleet.lanes[WATCHED, lane] = place
     row = fleet.rows[place]
     pending = accrued(fleet, lane, row, now)
-    done, busy = learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] + pending
-    if pending <= 0.0 or done * learned[BUSY, lane, row] >= learned[DONE_WORK, lane, row] * busy:
+    done, busy = learned[SLOW, lane, row], learned[SLOW + 1, lane, row]
+    if pending <= 0.0 or done * learned[BUSY, lane, row] >= learned[DONE_WORK, lane, row] * (busy + pending):
         return -1
-    if _deviance(fleet, lane, row, pending) > settings.threshold * max(1.0, learned[SPREAD, lane, row]):
-        _restart(fleet, lane, row)
+    if _deviance(fleet, lane, row, done, busy, pending) > _limit(fleet, settings, lane, row):
+        _restart(fleet, lane, row, SLOW)
         return place
     return -1
 
 
 @options(inline="never")
-def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int) -> bool:
-    """Whether a server's last block does not fit what was before it. A full block that fits is over."""
+def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: float, busy: float) -> bool:
+    """Whether a server has changed, by an outcome that is in N and S already. Page's test: the stretch in which it may have
+    changed begins anew whenever nothing speaks for a change any more, so that it begins about when the change came."""
     learned = fleet.learned
-    deviance = _deviance(fleet, lane, row, 0.0)
-    spread = learned[SPREAD, lane, row]
-    if deviance > settings.threshold * max(1.0, spread):
-        _restart(fleet, lane, row)
-        return True
-    if learned[NEW_DONE, lane, row] >= BLOCK:
-        learned[SPREAD, lane, row] = min(spread + 0.1 * (2.0 * deviance - spread), MOST_SPREAD)
-        learned[NEW_DONE, lane, row], learned[NEW_BUSY, lane, row] = 0.0, 0.0
+    for stretch, shift in ((SLOW, 1.0 / SHIFT), (FAST, SHIFT)):
+        old_done = learned[DONE_WORK, lane, row] - done - learned[stretch, lane, row]
+        old_busy = learned[BUSY, lane, row] - busy - learned[stretch + 1, lane, row]
+        if old_done < FEWEST or old_busy <= 0.0:
+            continue
+        learned[stretch, lane, row] += done
+        learned[stretch + 1, lane, row] += busy
+        learned[stretch + 2, lane, row] += _score(shift, old_done / old_busy, done, busy)
+        if learned[stretch + 2, lane, row] <= 0.0:
+            for field in range(stretch, stretch + 3):
+                learned[field, lane, row] = 0.0
+            continue
+        if _deviance(fleet, lane, row, learned[stretch, lane, row], learned[stretch + 1, lane, row], 0.0) > _limit(
+            fleet, settings, lane, row
+        ):
+            _restart(fleet, lane, row, stretch)
+            return True
+    learned[FIT, lane, row] += done
+    learned[FIT + 1, lane, row] += busy
+    if learned[FIT, lane, row] >= BLOCK:
+        twice = 2.0 * _deviance(fleet, lane, row, learned[FIT, lane, row], learned[FIT + 1, lane, row], 0.0)
+        spread = learned[SPREAD, lane, row]
+        learned[SPREAD, lane, row] = min(spread + 0.1 * (twice - spread), MOST_SPREAD)
+        learned[FIT, lane, row], learned[FIT + 1, lane, row] = 0.0, 0.0
     return False
 
 
-@options(inline="never")
-def _seed(fleet: Fleet, settings: Settings, lane: int) -> bool:
-    """A server that has completed nothing yet is believed to be as the mean of those that have, and those whose rate was typed
-    in. What it has been busy for in vain counts against it. Returns whether there are any, and a mean."""
+def _is_young(fleet: Fleet, lane: int, row: int) -> bool:
+    """Of few completions, and nothing else known of it."""
     learned = fleet.learned
-    done, busy, untried = 0.0, 0.0, 0.0
+    if fleet.servers[TYPED, row] > 0.0 or learned[CHANGES, lane, row] > 0.0:
+        return False
+    return bool(learned[TRIED, lane, row] < YOUTH)
+
+
+@options(inline="never")
+def _seed(fleet: Fleet, settings: Settings, lane: int, now: float) -> bool:
+    """A young server, one of few completions, has `prior` of them at the fleet's mean beside its own: so one that has none is
+    neither free nor out of the question, and one that was lucky or unlucky once is not taken at its word. The mean is of all
+    completions over all busy time, that of jobs still in service included (else the first to complete anything, the lucky
+    ones, would make the mean). Returns whether the mean has moved, or is new to somebody."""
+    learned = fleet.learned
+    done, busy, young, unseeded = 0.0, 0.0, 0.0, False
     for place in range(fleet.rows.shape[0]):
         row = fleet.rows[place]
-        if learned[TRIED, lane, row] > 0.0 or fleet.servers[TYPED, row] > 0.0:
+        busy += accrued(fleet, lane, row, now)
+        if _is_young(fleet, lane, row):
+            young = 1.0
+            unseeded = unseeded or learned[DONE_WORK, lane, row] == 0.0
+            done += learned[OWN_DONE, lane, row]
+            busy += learned[OWN_BUSY, lane, row]
+        else:
             done += learned[DONE_WORK, lane, row]
             busy += learned[BUSY, lane, row]
-        else:
-            untried = 1.0
-    fleet.lanes[UNTRIED, lane] = untried
-    if untried == 0.0 or done <= 0.0 or busy <= 0.0:
+    fleet.lanes[YOUNG, lane] = young
+    if young == 0.0 or done <= 0.0 or busy <= 0.0:
         return False
+    mean, before = done / busy, fleet.lanes[MEAN, lane]
+    if not unseeded and abs(mean - before) <= 0.05 * before:
+        return False
+    fleet.lanes[MEAN, lane] = mean
     for place in range(fleet.rows.shape[0]):
         row = fleet.rows[place]
-        if learned[TRIED, lane, row] == 0.0 and fleet.servers[TYPED, row] == 0.0:
-            learned[DONE_WORK, lane, row] = settings.prior
-            learned[BUSY, lane, row] = settings.prior * busy / done + learned[NEW_BUSY, lane, row]
+        if _is_young(fleet, lane, row):
+            learned[DONE_WORK, lane, row] = learned[OWN_DONE, lane, row] + settings.prior
+            learned[BUSY, lane, row] = learned[OWN_BUSY, lane, row] + settings.prior / mean
     return True
 
 
@@ -368,8 +422,8 @@ def _leave(fleet: Fleet, settings: Settings, event: Event) -> float:
             busy += settings.penalty / rate
     learned[DONE_WORK, lane, row] += done
     learned[BUSY, lane, row] += busy
-    learned[NEW_DONE, lane, row] += done
-    learned[NEW_BUSY, lane, row] += busy
+    learned[OWN_DONE, lane, row] += done
+    learned[OWN_BUSY, lane, row] += busy
     return busy
 
 
@@ -388,7 +442,7 @@ def step(
     first, last = 0, 0  # places of which the policy is to believe what is known
     if what == RECALL:
         last = n
-        _seed(fleet, settings, lane)
+        _seed(fleet, settings, lane, now)
     elif what != ADVISE:
         factor = _discount(fleet, settings, lane, now)
         if factor < 1.0:
@@ -426,11 +480,12 @@ def step(
             else:
                 assigned(params, state, seen, ticket)
         if what == LEAVE:
-            changed = _has_changed(fleet, settings, lane, row)
+            done = event.done if event.kind == DONE else 0.0
+            changed = _has_changed(fleet, settings, lane, row, done, busy)
             # Policies count jobs; where jobs are of unequal work, its sum counts.
             if place >= 0 and (changed or (event.kind == DONE and event.done != 1.0)):
                 first, last = place, place + 1
-            if fleet.lanes[UNTRIED, lane] > 0.0 and _seed(fleet, settings, lane):
+            if fleet.lanes[YOUNG, lane] > 0.0 and _seed(fleet, settings, lane, now):
                 first, last = 0, n
         elif what != ADVISE:
             silent = _is_silent(fleet, settings, lane, now)
