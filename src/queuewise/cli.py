@@ -70,7 +70,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _say(message: str) -> None:
-    print(f"queuewise: {message}", file=sys.stderr)
+    print(f"queuewise: {' '.join(message.splitlines())}", file=sys.stderr)
 
 
 def _print_json(value: Any) -> None:

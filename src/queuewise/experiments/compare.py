@@ -23,7 +23,7 @@ from ..dispatch.simulate import simulate as simulate_dispatch
 from ..runs.plot import frameless, label_of, new_figure, save_figure, style
 from ..runs.simultaneous import Comparison as Pair
 from ..runs.simultaneous import Comparisons
-from ..runs.statistics import Difference, Estimate
+from ..runs.statistics import Difference, Estimate, quantile, simultaneous_level
 from ..scheduling.simulate import simulate as simulate_scheduling
 from . import usercode
 from .description import SCHEDULING, Cell, Experiment, Run, read
@@ -31,6 +31,8 @@ from .report import Progress, Table, estimate_json, interval, output_folder, sho
 
 #: Largest mean regret in terms of the smallest, from which on a linear axis would hide the smallest.
 _SPREAD = 15.0
+#: Max-t intervals so much wider than Bonferroni's deserve a word of why.
+_WIDE = 2.0
 #: What each measure of dispatching is called, and its unit.
 _MEASURES = {
     "regret": ("regret", "decisions"),
@@ -243,6 +245,9 @@ def standings_table(found: Sequence[Standing], together: Comparisons, result: An
     note = f"In {unit}, {100 * run.level:g}% intervals over {result.runs} runs."
     if len(found) > 1:
         note += f" Differences are paired by run; those to {best}: {together.describe()}, whichever is truly best."
+        usual = quantile(simultaneous_level(run.level, together.family), max(1, result.runs - 1))
+        if together.critical > _WIDE * usual:
+            note += " A rule with rare, very long runs widens them all: play more runs, or leave it out."
     if run.baseline is not None:
         note += f" Those to {run.baseline} hold together among themselves."
     if "given_up" in found[0].further:
