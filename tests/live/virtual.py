@@ -135,6 +135,13 @@ class LatencyTimesInFlight(Random):
         self.average[server] = waited if old == 0.0 else 0.9 * old + 0.1 * waited
 
 
+class LowestLatency(LatencyTimesInFlight):
+    """Least moving average of the response time."""
+
+    def price(self, now: float) -> NDArray[np.float64]:
+        return self.average
+
+
 class Routed:
     """The router itself; its clock is ours."""
 
