@@ -289,6 +289,10 @@ def test_the_list_of_servers_says_who_is_there(tmp_path) -> None:
         ]  # fmt: skip
     with pytest.raises(Refused, match="no place for 'd'"):
         Scheduler(["c", "b", "d"], **options)
+    with Scheduler(["c"], **options) as scheduler:
+        assert [server["open"] for server in scheduler.servers.values()] == [False, False, True]
+    with pytest.raises(StoreError, match=r"features\.servers is 3 there, 4 here"):
+        Scheduler(["a", "b", "c", "d"], **options)
     with Scheduler(["a", "b", "c"], **options) as scheduler:
         assert all(server["open"] for server in scheduler.servers.values())
 

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -75,25 +74,44 @@ def test_a_second_opener_is_told_who_has_the_file(tmp_path) -> None:
     Store(path).close()
 
 
+FORKED = """
+import os, sys, time
+from queuewise.live.book import Event, Kind
+from queuewise.live.errors import StoreError
+from queuewise.live.store import Entry, NewJob, Store
+
+store = Store(sys.argv[1])
+child = os.fork()
+if child == 0:
+    try:
+        store.write([Entry(Event(1, Kind.SUBMITTED, 1.0, 1, status="waiting"), NewJob("x", b"", b"", None))])
+    except StoreError as error:
+        if error.status == "closed":
+            time.sleep(60)
+    os._exit(1)
+try:
+    time.sleep(0.1)
+    store.close()
+    Store(sys.argv[1]).close()  # while the child lives
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+finally:
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED, str(tmp_path / "state.db")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_link_to_the_file_is_the_file(tmp_path) -> None:
     store = Store(tmp_path / "state.db")
-    child = os.fork()
-    if child == 0:
-        try:
-            store.write([submitted(1, 1, "x")])
-        except StoreError as error:
-            if error.status == "closed":
-                time.sleep(30)
-        os._exit(1)
-    try:
-        time.sleep(0.1)
-        store.close()
-        Store(tmp_path / "state.db").close()  # while the child lives
-        assert os.waitpid(child, os.WNOHANG) == (0, 0)
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
+    (tmp_path / "link.db").symlink_to(tmp_path / "state.db")
+    assert "this process already" in fails("locked", Store, tmp_path / "link.db")
+    store.close()
 
 
 def test_other_files_are_left_alone(tmp_path) -> None:

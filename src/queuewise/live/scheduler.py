@@ -105,7 +105,8 @@ class Scheduler:
         server) pair (one parameter vector for all). One of the two.
     policy : a name or a :class:`queuewise.scheduling.Policy`. A name gets the estimator for long horizons where it has one.
     path : the state file; None keeps the state in memory.
-    spare : places for servers that come later (:meth:`add_server`).
+    spare : places for servers that come later (:meth:`add_server`), beside those in the list; a state file never has fewer than
+        it had.
     lease : seconds after which an attempt that was not heard of is lost and its job returns; :meth:`extend` is a heartbeat.
     max_attempts : after so many attempts a job has failed; None: never.
     retry : "elsewhere" (not on a server where the job has just failed, as long as there is another) or "anywhere".
@@ -168,28 +169,29 @@ class Scheduler:
         self._snapshot_seconds = _seconds("snapshot_seconds", snapshot_seconds)
         keep = None if keep_finished is None else _seconds("keep_finished", keep_finished)
         self._clock, self._compiled, self._seed = clock, compiled, _count("seed", seed, 0)
-        self._layout = Layout(
-            places,
-            job_features=job_features,
-            pair_features=pair_features,
-            scale=scale,
-            bound=feature_bound,
-            too_long=too_long,
-        )
         self._policy = _default(policy) if isinstance(policy, str) else policy
         if not isinstance(self._policy, Policy):
             raise Refused("bad_option", f"policy: must be a name or a scheduling policy, not {policy!r}")
-        if parameter_bound is None:
-            parameter_bound = PARAMETER_BOUND * math.sqrt(self._layout.blocks)
-        self._shape = self._shape_of(_seconds("parameter_bound", parameter_bound), _count("horizon", horizon, 1))
+        layout = {
+            "job_features": job_features,
+            "pair_features": pair_features,
+            "scale": scale,
+            "bound": feature_bound,
+            "too_long": too_long,
+        }
+        bound = None if parameter_bound is None else _seconds("parameter_bound", parameter_bound)
+        self._plan(places, layout, bound, _count("horizon", horizon, 1))
 
         self._lock = threading.RLock()
         self._store = Store(path, durability=durability)
         try:
+            there = self._places_there()
+            if there > places:  # whoever is not in the list keeps a place, and gets no jobs
+                self._plan(there, layout, bound, horizon)
             self._journal = Journal(self._store, self._lock, self._behind, keep)
             self._names: list[str] = []
             self._places: dict[str, int] = {}
-            self._slots = np.ones(places, dtype=np.int64)
+            self._slots = np.ones(self._layout.servers, dtype=np.int64)
             self._stale, self._now = False, -math.inf
             self._open_file(relearn)
             self._arrive(slots)
@@ -199,9 +201,17 @@ class Scheduler:
 
     # --- opening ------------------------------------------------------------------------------------------------------
 
-    def _shape_of(self, parameter_bound: float, horizon: int) -> Shape:
-        layout = self._layout
-        return Shape(
+    def _places_there(self) -> int:
+        """Places for servers in the state file; 0 where it is new."""
+        meta = self._store.meta()
+        return int(json.loads(meta["settings"])["features"]["servers"]) if "settings" in meta else 0
+
+    def _plan(self, places: int, options: Mapping[str, Any], parameter_bound: float | None, horizon: int) -> None:
+        """Features and what the policy is told, for so many places for servers."""
+        self._layout = layout = Layout(places, **options)
+        if parameter_bound is None:
+            parameter_bound = PARAMETER_BOUND * math.sqrt(layout.blocks)
+        self._shape = Shape(
             servers=layout.servers,
             dimension=layout.dimension,
             rounds=horizon,

@@ -226,7 +226,7 @@ class Store:
     ) -> None:
         if durability not in DURABILITY:
             raise ValueError(f"durability: must be one of {sorted(DURABILITY)}, not {durability!r}")
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path).resolve()  # one lock, whatever link leads here
         self._process = os.getpid()
         self._lock = None if self.path is None else _Lock(self.path)
         self._writing = self._reading = threading.Lock()
