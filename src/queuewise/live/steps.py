@@ -76,8 +76,10 @@ FEWEST = 5.0
 SHIFT = 2.0
 #: SPREAD of a server that nothing is known of.
 FIRST_SPREAD = 2.0
-#: SPREAD is at most this.
-MOST_SPREAD = 25.0
+#: SPREAD, and what one block adds to the mean, is at most this: a block in which the server changed is not irregular service.
+MOST_SPREAD = 10.0
+#: Completions after which a stretch without a verdict is given up: it would hide a change that comes later.
+LONGEST = 100.0
 #: Decisions that are remembered with what was seen.
 REMEMBERED = 256
 
@@ -253,12 +255,14 @@ def _score(shift: float, rate: float, done: float, busy: float) -> float:
 
 @options(inline="never")
 def _restart(fleet: Fleet, lane: int, row: int, stretch: int) -> None:
-    """A server has changed: the stretch since then counts alone, and what was before it as one completion."""
+    """A server has changed: the stretch since then counts alone, and what was before it as one completion. Where the stretch
+    is hardly more than one long job, that may be all there is to it, and more of what was before is kept."""
     learned = fleet.learned
     done, busy = learned[stretch, lane, row], learned[stretch + 1, lane, row]
     old_done, old_busy = learned[DONE_WORK, lane, row] - done, learned[BUSY, lane, row] - busy
-    learned[OWN_DONE, lane, row] = done + 1.0
-    learned[OWN_BUSY, lane, row] = busy + old_busy / old_done
+    kept = 1.0 if done >= 3.0 else FEWEST + 1.0
+    learned[OWN_DONE, lane, row] = done + kept
+    learned[OWN_BUSY, lane, row] = busy + kept * old_busy / old_done
     learned[DONE_WORK, lane, row] = learned[OWN_DONE, lane, row]
     learned[BUSY, lane, row] = learned[OWN_BUSY, lane, row]
     for field in range(SLOW, SPREAD):
@@ -305,7 +309,7 @@ def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: fl
         learned[stretch, lane, row] += done
         learned[stretch + 1, lane, row] += busy
         learned[stretch + 2, lane, row] += _score(shift, old_done / old_busy, done, busy)
-        if learned[stretch + 2, lane, row] <= 0.0:
+        if learned[stretch + 2, lane, row] <= 0.0 or learned[stretch, lane, row] > min(LONGEST, old_done):
             for field in range(stretch, stretch + 3):
                 learned[field, lane, row] = 0.0
             continue
@@ -319,7 +323,7 @@ def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: fl
     if learned[FIT, lane, row] >= BLOCK:
         twice = 2.0 * _deviance(fleet, lane, row, learned[FIT, lane, row], learned[FIT + 1, lane, row], 0.0)
         spread = learned[SPREAD, lane, row]
-        learned[SPREAD, lane, row] = min(spread + 0.1 * (twice - spread), MOST_SPREAD)
+        learned[SPREAD, lane, row] = spread + 0.1 * (min(twice, MOST_SPREAD) - spread)
         learned[FIT, lane, row], learned[FIT + 1, lane, row] = 0.0, 0.0
     return False
 
