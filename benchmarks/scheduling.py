@@ -6,7 +6,6 @@ limit.
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -157,17 +156,65 @@ def recorded() -> None:
         at_least(f"{policy.name}: one block against ten", ratio(whole, split), 8, "x", 1, f" ({min(split):.2f} s)")
 
 
+def _finite_system() -> scheduling.System:
+    """Fifty contexts in five dimensions, five servers, 92 % busy under the oracle."""
+    rng = np.random.default_rng(0)
+    features, theta = rng.normal(size=(50, 5, 5)), rng.normal(size=5)
+    features /= np.linalg.norm(features, axis=2, keepdims=True)
+    return scheduling.table_law(
+        features,
+        theta=3.0 * theta / np.linalg.norm(theta),
+        arrival_rate=0.72,
+        parameter_bound=4.0,
+        feature_bound=1.0,
+        suggested_radius=1.0,
+        suggested_initial_design=1.0,
+    )
+
+
+def _cost(policy: scheduling.Policy, system: scheduling.System, rounds: int) -> float:
+    """Seconds a round between rounds/2 and `rounds`: two runs of the same beginning, the rest of their times."""
+    times = []
+    for horizon in (rounds // 2, rounds):
+        shape, draws = engine.shape_of(system, horizon), engine.draw(system, horizon, 1, 0)
+        repeats = max(1, 20_000 // horizon)
+        times.append(min(timed(lambda s=shape, d=draws: engine.play(policy, s, d, seed=1)) for _ in range(repeats)))
+    return 2.0 * (times[1] - times[0]) / rounds
+
+
+_MILLION = """
+import time
+from queuewise.scheduling import engine, wise_figure_law
+from queuewise.scheduling.policies import make
+system, rounds = wise_figure_law(q=0.15, slack=0.05, seed=0), {rounds}
+shape, draws = engine.shape_of(system, rounds), engine.draw(system, rounds, 1, 0)
+begin = time.perf_counter()
+engine.play(make("wise", estimator="one_pass"), shape, draws, seed=1)
+spent = time.perf_counter() - begin
+peak = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")]
+print(spent, peak[0] / 1024)
+"""
+
+
 def long_run() -> None:
-    """WISE with the exact estimate over 100,000 rounds: time per round and memory."""
-    system = _system()
-    for rounds in (2_000, 10_000, 100_000):
-        shape, draws = engine.shape_of(system, rounds), engine.draw(system, rounds, 1, 0)
-        for name in ("cqb_opt", "wise"):
-            begin = time.perf_counter()
-            engine.play(make(name), shape, draws, seed=1)
-            line(f"{name}, {rounds:,} rounds", f"{1e6 * (time.perf_counter() - begin) / rounds:.0f} us a round")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    at_most("largest memory of this process so far", peak, 1024, "MiB", 0)
+    """Long runs: what a round costs late in them, by estimator, and a million rounds of WISE in time and memory."""
+    finite, figure = _finite_system(), _system()
+    cases = [("exact", "finite law", finite, 6), ("exact", "WISE's law", figure, 5)]
+    cases += [(name, "WISE's law", figure, 6) for name in ("scheduled", "one_pass")]
+    for rule in ("wise", "cqb_opt"):
+        for estimator, law, system, decades in cases:
+            policy = make(rule, estimator=estimator)
+            engine.play(policy, engine.shape_of(system, 300), engine.draw(system, 300, 1, 0), seed=1)
+            costs = [1e6 * _cost(policy, system, 10**power) for power in range(3, decades + 1)]
+            what = f"{rule}, {estimator}, {law}: us a round up to 10^3..10^{decades}"
+            line(what, " ".join(f"{cost:.1f}" for cost in costs))
+            if decades == 6:
+                at_most(f"{rule}, {estimator}, {law}: 10^6 against 10^4", costs[3] / costs[1], 1.5, "x")
+    if sys.platform == "linux":
+        in_a_new_process(_MILLION.format(rounds=100))
+        spent, peak = (float(number) for number in in_a_new_process(_MILLION.format(rounds=10**6)).split())
+        at_most("a million rounds of WISE, one pass", spent, 60, "s", 1)
+        at_most("its process's largest memory", peak, 500, "MiB", 0)
 
 
 def sections(literal: bool, long: bool) -> dict[str, Callable[[], None]]:

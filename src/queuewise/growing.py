@@ -15,7 +15,11 @@ S = TypeVar("S")
 
 
 class Grows(NamedTuple):
-    """Marks an array of a state whose length along `axis` is `times` the attempts that it has room for, and `spare`."""
+    """Marks an array of a state whose length along `axis` is `times` the attempts that it has room for, and `spare`.
+
+    A named tuple that needs less than that says so by a method ``room(attempts)``: the entries to have room for, before
+    there are more than so many attempts.
+    """
 
     axis: int
     times: int = 1
@@ -36,20 +40,22 @@ def growing_fields(state_type: type) -> dict[str, Grows]:
 
 def grow(state: S, capacity: int) -> S:
     """The state with room for `capacity` attempts assigned since the start, whether their outcomes are known, open or
-    expired (never less than before). Arrays that grow are copied."""
+    expired (never less than before). Arrays that grow are copied, and at least double."""
     marks = growing_fields(cast(type, type(state)))
     fields: dict[str, Any] = {}
+    room = state.room(capacity) if hasattr(state, "room") else capacity
     for name, value in state._asdict().items():  # type: ignore[attr-defined]
+        fields[name] = value
         if hasattr(value, "_fields"):
             fields[name] = grow(value, capacity)
-        elif name in marks and value.shape[marks[name].axis] < marks[name].times * capacity + marks[name].spare:
-            shape = list(value.shape)
-            shape[marks[name].axis] = marks[name].times * capacity + marks[name].spare
-            larger = np.zeros(shape, dtype=value.dtype)
-            larger[tuple(slice(0, n) for n in value.shape)] = value
-            fields[name] = larger
-        else:
-            fields[name] = value
+        elif name in marks:
+            axis, needed = marks[name].axis, marks[name].times * room + marks[name].spare
+            if value.shape[axis] < needed:
+                shape = list(value.shape)
+                shape[axis] = max(needed, 2 * value.shape[axis])
+                larger = np.zeros(shape, dtype=value.dtype)
+                larger[tuple(slice(0, n) for n in value.shape)] = value
+                fields[name] = larger
     return type(state)(**fields)
 
 
@@ -66,6 +72,28 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Any]:
             found.update(flatten(value, f"{prefix}{name}."))
         else:
             found[prefix + name] = value
+    return found
+
+
+def matches(like: Any, arrays: dict[str, Any]) -> bool:
+    """Whether these are the arrays, by dotted name, of such a state: of the same types and lengths, but where it grows."""
+    fixed = _fixed_lengths(like, flatten(like))
+    return fixed == _fixed_lengths(like, arrays)
+
+
+def _fixed_lengths(like: Any, arrays: dict[str, Any]) -> dict[str, Any]:
+    grows = _growing_axes(like)
+    return {
+        name: (array.dtype, tuple(n for axis, n in enumerate(array.shape) if grows.get(name) != axis))
+        for name, array in arrays.items()
+    }
+
+
+def _growing_axes(state: Any, prefix: str = "") -> dict[str, int]:
+    found = {prefix + name: mark.axis for name, mark in growing_fields(cast(type, type(state))).items()}
+    for name, value in state._asdict().items():
+        if hasattr(value, "_fields"):
+            found |= _growing_axes(value, f"{prefix}{name}.")
     return found
 
 

@@ -83,7 +83,7 @@ def test_estimate_and_design_are_those_of_the_dense_treatment(blocks, length, bo
     assert (touched > 0) == (bound < 50.0)
     np.testing.assert_array_equal(_dense(split.design, blocks), whole.design)
     np.testing.assert_allclose(_dense(split.inverse, blocks), whole.inverse, rtol=1e-10, atol=1e-15)
-    assert split.known.sum() == split.counts[0] == 300
+    assert split.distinct.sum() == split.counts[0] == split.attempts.sum() == 300
 
 
 @settings(max_examples=40, deadline=None)
@@ -318,7 +318,7 @@ def test_wise_serves_the_widest_candidate_of_its_slow_twin(radius, bound) -> Non
             assert ruling.excess(pair, tolerance=1e-9) <= 1e-9, t
     assert judged > 0.8 * len(served)
     estimate = played.state.estimate
-    assert estimate.known.shape == (3,)
+    assert estimate.distinct.shape == (3,)
     assert (estimate.multiplier[0] > 0.0) == (bound is not None)
     assert np.linalg.norm(estimates.theta(rounds) - estimate.theta) <= estimate.certificate[0] + 1e-10
     np.testing.assert_allclose(_dense(estimate.design, 3), estimates.design(rounds), rtol=1e-12, atol=1e-12)

@@ -211,17 +211,20 @@ def test_a_pass_over_the_history_is_the_same_compiled_and_interpreted(n) -> None
     phi, theta = rng.normal(size=(n, 4)) * 3, rng.normal(size=4)
     outcomes = rng.random(n) < 0.5
     estimate = logistic.start(logistic.Settings(0.5, 9.0, 1.0, 1e-8), 4, n + 5)
-    estimate.features[:, :n], estimate.outcomes[0, :n], estimate.known[0] = phi.T, outcomes, n
+    counts = rng.integers(1, 4, size=n)  # attempts of each, all of one outcome
+    estimate.features[:, :n], estimate.attempts[0, :n], estimate.successes[0, :n] = phi.T, counts, counts * outcomes
     estimate.features[:, n:] = np.nan  # room that no pass may read
-    exact = naive.gradient(theta, phi, outcomes, 0.5).astype(float), naive.hessian(theta, phi, 0.5)
+    each, all_outcomes = np.repeat(phi, counts, axis=0), np.repeat(outcomes, counts)
+    exact = naive.gradient(theta, each, all_outcomes, 0.5).astype(float), naive.hessian(theta, each, 0.5)
+    history = estimate.attempts[0, :n], estimate.successes[0, :n]
     for gradient in (logistic.gradient, _compile.jit(logistic.gradient)):
         slope, hessian = np.full(4, np.nan), np.full((4, 4), np.nan)
-        gradient(estimate.features, estimate.outcomes[0, :n], 0.5, theta, slope, hessian, True)
+        gradient(estimate.features, *history, 0.5, theta, slope, hessian, True)
         np.testing.assert_allclose(slope, exact[0], atol=1e-12 * n + 1e-13)
         np.testing.assert_allclose(hessian, exact[1], atol=1e-12 * n + 1e-13)
         np.testing.assert_array_equal(hessian, hessian.T)
         untouched = hessian.copy()
-        gradient(estimate.features, estimate.outcomes[0, :n], 0.5, theta, slope, hessian, False)
+        gradient(estimate.features, *history, 0.5, theta, slope, hessian, False)
         np.testing.assert_array_equal(hessian, untouched)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 LONG = """
 import json
+import numpy as np
 from queuewise.scheduling import engine, wise_figure_law
 from queuewise.scheduling.policies import make
 from tests.naive import logistic as naive
@@ -19,8 +20,10 @@ played = engine.play(make("wise"), engine.shape_of(system, rounds), engine.draw(
 # VmHWM and not ru_maxrss: that one counts what the parent held when it forked.
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 estimate = played.state.estimate
-n = int(estimate.counts[0])
-phi, outcomes = estimate.features[:, :n].T.copy(), estimate.outcomes[0, :n].copy()
+n = int(estimate.distinct[0])
+phi, attempts, successes = estimate.features[:, :n].T.copy(), estimate.attempts[0, :n], estimate.successes[0, :n]
+counts = np.concatenate([successes, attempts - successes]).astype(int)
+phi, outcomes = np.repeat(np.tile(phi, (2, 1)), counts, axis=0), np.repeat(np.repeat([1.0, 0.0], n), counts)
 print(json.dumps({
     "mebibytes": peak,
     "reported": float(estimate.certificate[0]),

@@ -330,15 +330,12 @@ class Learner:
         Raises ValueError where they are not those of this policy with these options.
         """
         self.rounds, self.moves, self.room, slots = (int(number) for number in arrays["learner.numbers"])
-        like = growing.flatten(self.policy.grow_state(self.state, self.room + 2))
         found = {
             name.removeprefix("learner.state."): array
             for name, array in arrays.items()
             if name.startswith("learner.state.")
         }
-        if {name: (array.dtype, array.shape) for name, array in like.items()} != {
-            name: (array.dtype, array.shape) for name, array in found.items()
-        }:
+        if not growing.matches(self.state, found):
             raise ValueError(f"the saved estimates are not those that {self.policy.label} keeps in this version")
         self.state = growing.unflatten(self.state, {name: np.ascontiguousarray(array) for name, array in found.items()})
         self.stream = arrays["learner.stream"].astype(np.uint64)

@@ -2,7 +2,15 @@
 
 Radii. WISE (9): β_t = (κ/2)√(d ln(1 + t/(dκ)) + 4 ln(t+1)) + √κ S.
 CQB-η-2 (3): β_t = κ√(½ d ln(1 + t/(κλ₀d)) + ½ ln(1/δ)) + S√(κλ₀).
-Or a fixed number (WISE's experiments: 100), or either formula scaled (CQB-η-2's experiments: × 0.1).
+One-pass estimate (Zhang et al. 2025; constants as reconstructed here, L = max‖φ‖):
+β_t² = 4λS² + 2η ln(1/δ) + dη(6η + 1) ln(1 + tL²/(4λd)), in the norm of H (see :mod:`one_pass`).
+Or a fixed number (WISE's experiments: 100), or a formula scaled (CQB-η-2's experiments: × 0.1).
+
+Between two fits of a schedule θ̂ is that of the last one, at time τ, and V has moved on. What is known is
+|⟨φ, θ̂ − θ*⟩| ≤ β_τ‖φ‖_{V_τ⁻¹}, and since V_τ ⪯ V_t, ‖φ‖²_{V_τ⁻¹} ≤ (det V_t/det V_τ) ‖φ‖²_{V_t⁻¹} (Abbasi-Yadkori, Pál and
+Szepesvári 2011, Lemma 12). So β_t√(det V_t/det V_τ)‖φ‖_{V_t⁻¹} is a valid width, at most √(1 + growth) times that,
+and still narrows where one has just tried. Attempts that expire count among what was added and never against it: with V_t =
+V_τ + P − E, ‖φ‖²_{V_τ⁻¹} ≤ (det(V_τ + P)/det V_τ) ‖φ‖²_{(V_τ+P)⁻¹}, and V_t ⪯ V_τ + P makes the last norm only larger.
 
 Where servers share no parameter, V falls apart into a block per server (see :mod:`logistic`), φ(x, k) is nonzero in block k
 alone, and only d/K of its entries are looked at.
@@ -22,13 +30,14 @@ from .logistic import Logistic
 
 Floats = NDArray[np.float64]
 
-FIXED, WISE, CQB_ETA_2 = 0, 1, 2
-FORMULAS = {"wise": WISE, "cqb_eta_2": CQB_ETA_2}
+FIXED, WISE, CQB_ETA_2, ONE_PASS = 0, 1, 2, 3
+FORMULAS = {"wise": WISE, "cqb_eta_2": CQB_ETA_2, "one_pass": ONE_PASS}
 
 
 class Radius(NamedTuple):
-    """β_t: `formula` (FIXED, WISE or CQB_ETA_2) with `scale` (the value itself where fixed) and the constants of it:
-    κ, S, d, λ₀ (ridge) and δ."""
+    """β_t: `formula` (FIXED, WISE, CQB_ETA_2 or ONE_PASS) with `scale` (the value itself where fixed) and the constants of it:
+    κ, S, d, λ₀ (ridge; λ of a one-pass estimate), δ, η and L; and whether it is stretched between two fits of a
+    schedule."""
 
     formula: int
     scale: float
@@ -37,6 +46,9 @@ class Radius(NamedTuple):
     dimension: int
     ridge: float
     delta: float
+    step: float = 1.0
+    feature_bound: float = 1.0
+    stretched: bool = False
 
 
 def radius_at(radius: Radius, t: int) -> float:
@@ -47,9 +59,21 @@ def radius_at(radius: Radius, t: int) -> float:
     if radius.formula == WISE:  # WISE (9)
         growth = d * math.log(1.0 + t / (d * kappa)) + 4.0 * math.log(t + 1.0)
         return radius.scale * (0.5 * kappa * math.sqrt(growth) + math.sqrt(kappa) * radius.bound)
+    if radius.formula == ONE_PASS:
+        eta, unit = radius.step, radius.feature_bound**2 / (4.0 * radius.ridge * d)
+        square = 4.0 * radius.ridge * radius.bound**2 + 2.0 * eta * math.log(1.0 / radius.delta)
+        return radius.scale * math.sqrt(square + d * eta * (6.0 * eta + 1.0) * math.log(1.0 + unit * t))
     # CQB-η-2 (3)
     growth = 0.5 * d * math.log(1.0 + t / (kappa * radius.ridge * d)) + 0.5 * math.log(1.0 / radius.delta)
     return radius.scale * (kappa * math.sqrt(growth) + radius.bound * math.sqrt(kappa * radius.ridge))
+
+
+def radius_now(radius: Radius, t: int, log_det: Floats) -> float:
+    """β_t, stretched by √(det V_t/det V_τ) where θ̂ was last fitted at time τ (log_det : that of the estimate)."""
+    beta = radius_at(radius, t)
+    if radius.stretched:
+        beta *= math.exp(0.5 * (log_det[0] - log_det[1]))
+    return beta
 
 
 def squared_norms(inverse: Floats, features: Floats, out: Floats) -> None:

@@ -19,6 +19,8 @@ from .systems import Draw, System, inverse_slope
 
 #: Slots that a run starts with room for; they double when full.
 FIRST_SLOTS = 64
+#: Rounds between two looks at whether the state has room for the attempts to come.
+ROUNDS_AT_ONCE = 2048
 
 
 class Played(NamedTuple):
@@ -152,13 +154,15 @@ def play(
     entry = _entry(policy, compiled)
     if entry in UNCOMPILABLE:
         compiled, entry = False, _entry(policy, False)
-    done, room = 0, 0
+    done, room, counted, attempts = 0, 0, 0, 0
     while done < rounds:
         if queue.clock[3] == 0:
             queue, columns = _more_slots(queue, columns)
         if done >= room:
-            room = min(rounds, max(4096, 2 * room))
-            state = policy.grow_state(state, room + 2)
+            room = min(rounds, done + ROUNDS_AT_ONCE)
+            attempts += int(np.count_nonzero(record.queue_length[counted:done]))  # one in every busy round
+            counted = done
+            state = policy.grow_state(state, attempts + room - done + 2)
         arguments = (params, state, columns, queue, draws, record, stream, room, policy.clairvoyant)
         if compiled:
             try:

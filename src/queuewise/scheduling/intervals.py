@@ -12,6 +12,15 @@ two inner products per pair and entry, whatever the dimension.
 Where servers share no parameter (blocks, see :mod:`logistic`), a round changes one server's intervals and no other's: θ̂
 and V stand still in the other blocks, β does not fall, and so their new intervals hold the old. Such an entry names its
 server, and only that one is intersected.
+
+Estimates for long horizons form an interval only when det V has grown by a factor, O(d log t) of them. Between two fits of a
+schedule the valid intervals hold that of the last fit (:mod:`confidence`), and so change no intersection; of a one-pass
+estimate each round's interval is valid, and some are left out, which keeps the others valid, nested and the same for all
+jobs. Such entries hold V_i⁻¹ itself, since many moves lie between two of them.
+
+With the exact estimate a newcomer meets half the run, which makes long runs quadratic. But jobs of the same features have
+the same intervals: where contexts recur, a memory of them lets a newcomer begin where the last job of its context
+stopped, and each context meets each entry once.
 """
 
 from __future__ import annotations
@@ -25,15 +34,18 @@ from numpy.typing import NDArray
 from .._compile import options
 from ..growing import Grows
 from .confidence import squared_norms
-from .logistic import Logistic, copy_into, fill, logistic
+from .distinct import place
+from .logistic import ALL, EXACT, Logistic, copy_into, fill, logistic
 
 Floats = NDArray[np.float64]
 
 
 #: A width key (they are above −1) that has not been computed.
 UNKNOWN = -2.0
-#: Which blocks an interval's change concerns, where it is not one alone.
-ALL, NONE = -1, -2
+#: Which blocks an interval's change concerns, where it is not one alone: ALL, or none.
+NONE = -2
+#: Numbers that a memory of contexts may hold (16 MiB), and contexts.
+MOST_NUMBERS, MOST_CONTEXTS = 2**21, 4096
 
 
 class Log(NamedTuple):
@@ -45,33 +57,41 @@ class Log(NamedTuple):
     radius : float64[c], β_i · formed : bool[c], whether an interval is formed at this entry (between an assignment and
     its outcome V has moved and θ̂ has not: no interval of the paper) · only : int64[c], the one block in which θ̂ or V has
     changed since an interval was last formed, else ALL or NONE · first_inverse : float64[d, b], V_{τ−1}^{−1}
-    counts : int64[3], the epoch m (−1 before the first), the number of entries, and `only` of the next interval so far
+    inverse : float64[c, d, b], V_i^{−1} in a log of some intervals alone, whose `move` is empty; else float64[c, 0, b]
+    counts : int64[4], the epoch m (−1 before the first), the number of entries, `only` of the next interval so far, and
+    attempts answered or expired since the start
     """
 
-    theta: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
-    move: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
-    sign: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
-    moved: Annotated[NDArray[np.int64], Grows(axis=0, times=2, spare=2)]
-    radius: Annotated[Floats, Grows(axis=0, times=2, spare=2)]
-    formed: Annotated[NDArray[np.bool_], Grows(axis=0, times=2, spare=2)]
-    only: Annotated[NDArray[np.int64], Grows(axis=0, times=2, spare=2)]
+    theta: Annotated[Floats, Grows(axis=0, spare=2)]
+    move: Annotated[Floats, Grows(axis=0, spare=2)]
+    sign: Annotated[Floats, Grows(axis=0, spare=2)]
+    moved: Annotated[NDArray[np.int64], Grows(axis=0, spare=2)]
+    radius: Annotated[Floats, Grows(axis=0, spare=2)]
+    formed: Annotated[NDArray[np.bool_], Grows(axis=0, spare=2)]
+    only: Annotated[NDArray[np.int64], Grows(axis=0, spare=2)]
+    inverse: Annotated[Floats, Grows(axis=0, spare=2)]
     first_inverse: Floats
     counts: NDArray[np.int64]
 
+    def room(self, attempts: int) -> int:
+        """Entries to have room for before there are more than so many attempts: two for each that is not answered yet."""
+        return int(self.counts[1] + 2 * (attempts - self.counts[3]))
 
-def start(dimension: int, capacity: int, blocks: int = 1) -> Log:
+
+def start(dimension: int, capacity: int, blocks: int = 1, estimator: int = EXACT) -> Log:
     """An empty log."""
-    length = dimension // blocks
+    length, whole = dimension // blocks, estimator != EXACT
     return Log(
         theta=np.zeros((capacity, dimension)),
-        move=np.zeros((capacity, length)),
+        move=np.zeros((capacity, 0 if whole else length)),
         sign=np.zeros(capacity),
         moved=np.zeros(capacity, dtype=np.int64),
         radius=np.zeros(capacity),
         formed=np.zeros(capacity, dtype=np.bool_),
         only=np.full(capacity, ALL),
+        inverse=np.zeros((capacity, dimension if whole else 0, length)),
         first_inverse=np.zeros((dimension, length)),
-        counts=np.array([-1, 0, NONE]),
+        counts=np.array([-1, 0, NONE, 0]),
     )
 
 
@@ -103,6 +123,17 @@ def begin_epoch(log: Log, estimate: Logistic, m: int, beta: float) -> None:
     log.sign[0] = 1.0
     _form(log, 0, beta)
     log.only[0] = ALL
+
+
+def log_interval(log: Log, estimate: Logistic, beta: float) -> None:
+    """An interval of what is known now, in a log of some intervals alone."""
+    entry = log.counts[1]
+    log.counts[1] = entry + 1
+    copy_into(log.theta[entry], estimate.theta)
+    for row in range(log.first_inverse.shape[0]):
+        copy_into(log.inverse[entry, row], estimate.inverse[row])
+    _form(log, entry, beta)
+    log.only[entry] = ALL
 
 
 @options(inline="always")
@@ -146,7 +177,7 @@ def log_outcome(log: Log, estimate: Logistic, beta: float) -> None:
     """θ̂ has moved: the interval of WISE's line 14 for the coming rounds."""
     entry = log.counts[1]
     if entry > 0:
-        _touch_moved(log.counts, log.theta[entry - 1], estimate.theta, log.move.shape[1])
+        _touch_moved(log.counts, log.theta[entry - 1], estimate.theta, log.inverse.shape[2])
     if entry > 0 and not log.formed[entry - 1]:
         entry -= 1  # the attempt's own move of V is the last entry: one round, one interval
     else:
@@ -205,7 +236,8 @@ def meet(
         for k in range(servers):
             low[k], high[k], frozen[k] = -bound, bound, 0.0
     work, below, above = np.empty(servers), np.empty(servers), np.empty(servers)
-    if log.move.shape[1] < features.shape[0]:
+    whole = log.inverse.shape[1] > 0
+    if log.inverse.shape[2] < features.shape[0]:
         if met == 0:
             fill(keys, UNKNOWN)
         meet_blocks(log, met, low, high, frozen, squares, keys, features)
@@ -215,7 +247,9 @@ def meet(
     for k in range(servers):
         any_frozen += frozen[k]
     for entry in range(met, log.counts[1]):
-        if entry > 0:
+        if entry > 0 and whole:
+            squared_norms(log.inverse[entry], features, squares)
+        elif entry > 0:
             _scores_of_row(log.move, entry, features, work)
             sign = log.sign[entry]
             for k in range(servers):
@@ -252,9 +286,11 @@ def meet_blocks(
     log: Log, met: int, low: Floats, high: Floats, frozen: Floats, squares: Floats, keys: Floats, features: Floats
 ) -> None:
     """:func:`meet` where servers share no parameter: each entry for the servers that it concerns."""
-    b = log.move.shape[1]
+    b = log.inverse.shape[2]
     for entry in range(met, log.counts[1]):
-        if entry > 0:
+        if entry > 0 and log.inverse.shape[1] > 0:
+            squared_norms(log.inverse[entry], features, squares)
+        elif entry > 0:
             k = log.moved[entry]
             product = 0.0
             for j in range(b):
@@ -278,6 +314,54 @@ def meet_blocks(
                 frozen[k] = 1.0
             else:
                 low[k], high[k] = below, above
+
+
+class Memory(NamedTuple):
+    """Contexts met before, m of them, and where the last job of each stopped.
+
+    features : float64[d·K, m] · held : float64[m, 5, K], ends, frozen, squares and keys as in a job's columns · met :
+    int64[m, 2], the epoch and the entries met · branch : int64[2, m], how they are found again · counts : int64[3],
+    contexts, the most that it may hold, and newcomers whose context was known
+    """
+
+    features: Annotated[Floats, Grows(axis=1)]
+    held: Annotated[Floats, Grows(axis=0)]
+    met: Annotated[NDArray[np.int64], Grows(axis=0)]
+    branch: Annotated[NDArray[np.int64], Grows(axis=1)]
+    counts: NDArray[np.int64]
+
+    def room(self, attempts: int) -> int:
+        """Contexts to have room for: more as long as they recur. Those without room are not remembered, that is all."""
+        contexts, most, recurred = (int(number) for number in self.counts)
+        return min(most, 2 * contexts + 64) if recurred >= contexts else 0
+
+
+def empty_memory(dimension: int, servers: int, estimator: int) -> Memory:
+    """No contexts yet; none ever where the log is short."""
+    numbers = (dimension + 5) * servers
+    most = min(MOST_CONTEXTS, MOST_NUMBERS // numbers) if estimator == EXACT else 0
+    return Memory(
+        features=np.zeros((dimension * servers, 0)),
+        held=np.zeros((0, 5, servers)),
+        met=np.zeros((0, 2), dtype=np.int64),
+        branch=np.zeros((2, 0), dtype=np.int64),
+        counts=np.array([0, most, 0]),
+    )
+
+
+def recognise(memory: Memory, features: Floats) -> int:
+    """The number of a newcomer's context; −1 where it is new and no room is left."""
+    count = memory.counts[0]
+    vector = features.copy().reshape(features.size)
+    adding = count < min(memory.met.shape[0], memory.counts[1])
+    context = place(memory.features, memory.branch, count, vector, adding)
+    if context == count:
+        copy_into(memory.features[:, context], vector)
+        memory.met[context, 0] = -1
+        memory.counts[0] = count + 1
+    elif context >= 0:
+        memory.counts[2] += 1
+    return context
 
 
 def width_key(low: float, high: float) -> float:

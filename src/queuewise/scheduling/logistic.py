@@ -4,13 +4,20 @@
 
 WISE (8) has ridge = 1, CQB-η-2 (2) ridge = λ₀. The objective is `ridge`-strongly convex, so a point with multiplier
 ν ≥ 0 (ν = 0 or ‖θ‖ = S) lies within ‖∇f(θ) + νθ‖/ridge of the constrained minimiser: that number is the
-*certificate*, and :func:`refit` works until it is below the tolerance.
+*certificate*, and :func:`fit` works until it is below the tolerance.
 
 What an observation costs. The old optimum and its Hessian, corrected for the one new term, give a Newton step without
 looking at the history. One pass over the history at the new point gives the exact gradient and Hessian there, hence a
 second Newton step s whose remaining gradient is known without another pass: by Taylor's theorem at most
 ½ max|μ̈| max‖φ‖ Σ(φ_i·s)², and Σφφᵀ is at hand. One pass is enough once the estimate moves little; early rounds,
 whose history is short, take two or three.
+
+Counts. Equal feature vectors make one row of the history, with so many attempts and so many successes: on a law of finitely
+many contexts a pass costs the same in round 10⁶ as in round 10⁴, and the estimate is the same.
+
+A schedule. The minimiser may also be found only now and then, whenever det V has grown by a factor since it last was
+(`growth`): outcomes are added to the gradient and the Hessian as they come, and the fit starts from there. What widths mean in
+between: see :func:`confidence.radius_now`.
 
 Blocks. Where servers share no parameter, θ, the history and every matrix fall apart into one block per server, and an
 outcome belongs to one of them. Blocks meet only in the ball's multiplier: inside the ball an outcome moves its own block
@@ -25,21 +32,24 @@ interpreted run agrees with a compiled one to rounding and not to the bit.
 from __future__ import annotations
 
 import math
-import struct
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from .._compile import options, replaced_when_compiled
+from .._compile import options
 from ..growing import Grows
+from .bits import bits_as_float, float_as_bits
+from .distinct import place
 
 Floats = NDArray[np.float64]
 
 #: max |μ̈| = max |μ(1−μ)(1−2μ)|, reached at μ = (1 ± 1/√3)/2.
 LARGEST_SECOND_DERIVATIVE = 1.0 / (6.0 * math.sqrt(3.0))
+#: How θ̂ follows the outcomes: the minimiser after each of them, the minimiser on a schedule, mirror descent (one_pass.py).
+EXACT, SCHEDULED, ONE_PASS = 0, 1, 2
+#: In place of one block: all of them.
+ALL = -1
 #: Rows of the history that one sweep handles at a time: five arrays of this length stay in the first two caches.
 SWEEP = 1024
 #: Above this length of a block a Hessian costs many gradients, so it is refreshed only when the steps contract slowly.
@@ -54,7 +64,7 @@ SIMD = {"reassoc", "contract", "nsz", "arcp"}  # never "nnan", "ninf": they carr
 
 
 class Logistic(NamedTuple):
-    """What the estimator knows: B blocks of length b, d = B·b, capacity for `c` observations.
+    """What the estimator knows: B blocks of length b, d = B·b, room for `c` distinct feature vectors in each.
 
     theta : float64[d], the estimate · multiplier : float64[1], ν of the ball · certificate : float64[1]
     design : float64[d, b], V = V₀ + Σφφᵀ over assigned attempts · inverse : float64[d, b], V⁻¹
@@ -62,8 +72,10 @@ class Logistic(NamedTuple):
     anchor : float64[d], where each block's history was last passed over · slope : float64[d], ∇f(anchor)
     hessian : float64[d, b], ∇²f at (or near) anchor · scatter : float64[d, b], Σφφᵀ over known outcomes
     largest_norm : float64[1], max ‖φ‖ seen
-    features : float64[d, c], outcomes : float64[B, c], the history: a block's first known : int64[B] columns
-    counts : int64[3], observations, moves of V, and the block of the last move
+    log_det : float64[2], what attempts have added to ln det V since the start, and what they had when θ̂ was last fitted
+    features : float64[d, c], attempts : float64[B, c], successes : float64[B, c], the history: a block's first
+    distinct : int64[B] columns; branch : int64[B, 2, c], how they are found again. Mirror descent keeps none (0 rows)
+    counts : int64[4], observations, moves of V, the block of the last move, and attempts taken out of V again
     """
 
     theta: Floats
@@ -78,27 +90,39 @@ class Logistic(NamedTuple):
     hessian: Floats
     scatter: Floats
     largest_norm: Floats
+    log_det: Floats
     features: Annotated[Floats, Grows(axis=1)]
-    outcomes: Annotated[Floats, Grows(axis=1)]
-    known: NDArray[np.int64]
+    attempts: Annotated[Floats, Grows(axis=1)]
+    successes: Annotated[Floats, Grows(axis=1)]
+    branch: Annotated[NDArray[np.int64], Grows(axis=2)]
+    distinct: NDArray[np.int64]
     counts: NDArray[np.int64]
+
+    def room(self, attempts: int) -> int:
+        """Columns to have before there are more than so many attempts: the unanswered ones may all be new."""
+        return int(self.distinct.max() + attempts - self.counts[0] - self.counts[3])
 
 
 class Settings(NamedTuple):
-    """Parameters of the estimate: ridge > 0, ball radius S, scale v₀ of V₀ = v₀·I, tolerance of the certificate, and the
-    number of blocks, which divides d."""
+    """Parameters of the estimate: ridge > 0, ball radius S, scale v₀ of V₀ = v₀·I, tolerance of the certificate, the
+    number of blocks, which divides d; the estimator (EXACT, SCHEDULED or ONE_PASS), ln(1 + growth) of det V after which the
+    schedule has θ̂ fitted and WISE's log has its next entry, and the step η of mirror descent."""
 
     ridge: float
     bound: float
     initial_design: float
     tolerance: float
     blocks: int = 1
+    estimator: int = EXACT
+    log_growth: float = 0.0
+    step: float = 1.0
 
 
 def start(settings: Settings, dimension: int, capacity: int) -> Logistic:
     """The estimator before the first observation: θ̂ = 0, V = V₀."""
-    length = dimension // settings.blocks
-    identity = np.tile(np.eye(length), (settings.blocks, 1))
+    blocks, length = settings.blocks, dimension // settings.blocks
+    rows = (0, 0) if settings.estimator == ONE_PASS else (dimension, blocks)
+    identity = np.tile(np.eye(length), (blocks, 1))
     return Logistic(
         theta=np.zeros(dimension),
         multiplier=np.zeros(1),
@@ -112,50 +136,17 @@ def start(settings: Settings, dimension: int, capacity: int) -> Logistic:
         hessian=settings.ridge * identity,
         scatter=np.zeros((dimension, length)),
         largest_norm=np.zeros(1),
-        features=np.zeros((dimension, capacity)),
-        outcomes=np.zeros((settings.blocks, capacity)),
-        known=np.zeros(settings.blocks, dtype=np.int64),
-        counts=np.zeros(3, dtype=np.int64),
+        log_det=np.zeros(2),
+        features=np.zeros((rows[0], capacity)),
+        attempts=np.zeros((rows[1], capacity)),
+        successes=np.zeros((rows[1], capacity)),
+        branch=np.zeros((rows[1], 2, capacity), dtype=np.int64),
+        distinct=np.zeros(blocks, dtype=np.int64),
+        counts=np.zeros(4, dtype=np.int64),
     )
 
 
 # --- the logistic function at SIMD speed ---------------------------------------------------------------------------
-
-
-@replaced_when_compiled
-def _bits_as_float(bits: int) -> float:
-    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
-
-
-@replaced_when_compiled
-def _float_as_bits(number: float) -> int:
-    return int(struct.unpack("<q", struct.pack("<d", number))[0])
-
-
-@intrinsic
-def _to_float(typing_context: Any, bits: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
-
-    return types.float64(types.int64), generate
-
-
-@intrinsic
-def _to_bits(typing_context: Any, number: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(types.int64))
-
-    return types.int64(types.float64), generate
-
-
-@overload(_bits_as_float, inline="always")
-def _compiled_bits_as_float(bits):  # type: ignore[no-untyped-def]
-    return lambda bits: _to_float(bits)  # type: ignore[call-arg]
-
-
-@overload(_float_as_bits, inline="always")
-def _compiled_float_as_bits(number):  # type: ignore[no-untyped-def]
-    return lambda number: _to_bits(number)  # type: ignore[call-arg]
 
 
 @options(inline="always")
@@ -181,7 +172,7 @@ def exp_of_negative(x: float) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    return p * _bits_as_float(((_float_as_bits(shifted) - _float_as_bits(SHIFTER)) + 1023) << 52)
+    return p * bits_as_float(((float_as_bits(shifted) - float_as_bits(SHIFTER)) + 1023) << 52)
 
 
 def logistic(z: float) -> float:
@@ -208,13 +199,14 @@ def _dot(x: Floats, y: Floats) -> float:
 
 
 @options(fastmath={"contract"})  # not "reassoc": it would cancel the shift that rounds in exp_of_negative
-def _residuals(z: Floats, outcomes: Floats, residual: Floats, weight: Floats) -> None:
-    """residual = μ(z) − y, weight = μ̇(z)."""
+def _residuals(z: Floats, attempts: Floats, successes: Floats, residual: Floats, weight: Floats) -> None:
+    """residual = n·μ(z) − s, weight = n·μ̇(z), for n attempts and s successes."""
     for i in range(z.shape[0]):
         e = exp_of_negative(-math.fabs(z[i]))
         p = 1.0 / (1.0 + e)
-        residual[i] = p * (1.0 if z[i] >= 0.0 else e) - outcomes[i]
-        weight[i] = e * p * p
+        share = attempts[i] * p
+        residual[i] = share * (1.0 if z[i] >= 0.0 else e) - successes[i]
+        weight[i] = e * p * share
 
 
 @options(fastmath=SIMD)
@@ -224,11 +216,18 @@ def _weighted(weight: Floats, x: Floats, out: Floats) -> None:
 
 
 def gradient(
-    features: Floats, outcomes: Floats, ridge: float, theta: Floats, out: Floats, hessian: Floats, with_hessian: bool
+    features: Floats,
+    attempts: Floats,
+    successes: Floats,
+    ridge: float,
+    theta: Floats,
+    out: Floats,
+    hessian: Floats,
+    with_hessian: bool,
 ) -> None:
     """∇f(θ) into `out`, and ∇²f(θ) into `hessian` if asked for, of one block: one pass over its history, the first columns
-    of features : float64[b, ≥ n] and outcomes : float64[n]."""
-    d, n = theta.shape[0], outcomes.shape[0]
+    of features : float64[b, ≥ n], with attempts and successes : float64[n]."""
+    d, n = theta.shape[0], attempts.shape[0]
     length = min(n, SWEEP)
     z, residual = np.empty(length), np.empty(length)
     weight, weighted = np.empty(length), np.empty(length)
@@ -246,7 +245,7 @@ def gradient(
         fill(z_, 0.0)
         for j in range(d):
             _add_scaled(theta[j], features[j, first:last], z_)
-        _residuals(z_, outcomes[first:last], residual_, weight_)
+        _residuals(z_, attempts[first:last], successes[first:last], residual_, weight_)
         for j in range(d):
             row = features[j, first:last]
             out[j] += _dot(residual_, row)
@@ -367,6 +366,10 @@ def move_design(estimate: Logistic, features: Floats, sign: float, block: int = 
             inverse[i, j] -= sign * move[i] * move[j]
     estimate.counts[1] += 1
     estimate.counts[2] = block
+    if sign > 0.0:
+        estimate.log_det[0] += math.log(remaining)
+    else:
+        estimate.counts[3] += 1
     if cancels:
         estimate.counts[1] += 1
     if cancels or estimate.counts[1] % REFRESH == 0:
@@ -452,12 +455,13 @@ def best_multiplier(theta: Floats, gradient_: Floats, bound: float) -> float:
 
 def _pass(estimate: Logistic, ridge: float, block: int, with_hessian: bool) -> None:
     """Gradient and Hessian of a block at θ̂, from its history: there is its anchor now."""
-    b, n = estimate.hessian.shape[1], estimate.known[block]
+    b, n = estimate.hessian.shape[1], estimate.distinct[block]
     first, last = block * b, block * b + b
     theta = estimate.theta[first:last]
     copy_into(estimate.anchor[first:last], theta)
-    features, outcomes = estimate.features[first:last], estimate.outcomes[block, :n]
-    gradient(features, outcomes, ridge, theta, estimate.slope[first:last], estimate.hessian[first:last], with_hessian)
+    features, attempts, successes = estimate.features[first:last], estimate.attempts[block], estimate.successes[block]
+    slope, hessian = estimate.slope[first:last], estimate.hessian[first:last]
+    gradient(features, attempts[:n], successes[:n], ridge, theta, slope, hessian, with_hessian)
 
 
 def _slope_now(
@@ -483,20 +487,26 @@ def _slope_now(
     return 0.5 * LARGEST_SECOND_DERIVATIVE * largest_norm * max(spread, 0.0)
 
 
-def refit(settings: Settings, estimate: Logistic, block: int) -> None:
-    """Move θ̂ to the constrained minimiser, to a certified distance ≤ tolerance. `hessian` must hold ∇²f near θ̂, and
-    `block` be the only one whose history has a row that θ̂ has not met yet (with none it only tightens).
+def fit(settings: Settings, estimate: Logistic, block: int) -> None:
+    """Move θ̂ to the constrained minimiser, to a certified distance ≤ tolerance. `slope` and `hessian` must be near those at
+    the anchor, and `block` be the only one whose history θ̂ has not met wholly yet (or `ALL`).
 
     Every block answers for its share of the tolerance, so that inside the ball no block waits for another.
     """
-    blocks, (d, b) = estimate.known.shape[0], estimate.hessian.shape
+    blocks, (d, b) = estimate.distinct.shape[0], estimate.hessian.shape
     ridge, bound = settings.ridge, settings.bound
     share = settings.tolerance * ridge / math.sqrt(blocks)
     theta, anchor, slope, hessian = estimate.theta, estimate.anchor, estimate.slope, estimate.hessian
     scatter, largest_norm = estimate.scatter, estimate.largest_norm[0]
     now, target = np.empty(d), np.empty(d)
     doubts, moving = np.zeros(blocks), np.zeros(blocks, dtype=np.bool_)
-    doubts[block], moving[block] = math.inf, True
+    for k in range(blocks):
+        if block in (ALL, k):
+            doubts[k], moving[k] = math.inf, True
+    # A Newton step without a pass.
+    copy_into(target, theta)
+    newton_in_ball(anchor, slope, hessian, bound, estimate.multiplier[0], moving, target)
+    step_towards(theta, target, largest_norm)
     best = math.inf
     stalled = 0
     for _ in range(MOST_STEPS):
@@ -566,26 +576,35 @@ def step_towards(theta: Floats, target: Floats, largest_norm: float) -> bool:
     return False
 
 
+def has_grown(settings: Settings, log_det: Floats) -> bool:
+    """Whether det V has grown by the scheduled factor since it last had; from now on counted afresh."""
+    if log_det[0] - log_det[1] < settings.log_growth:
+        return False
+    log_det[1] = log_det[0]
+    return True
+
+
 @options(inline="always")
-def learn(settings: Settings, estimate: Logistic, features: Floats, success: bool, block: int = 0) -> None:
-    """One more outcome, of φ = `features` : float64[d], nonzero in this block alone: append it and move θ̂ to the new
-    minimiser. The order of outcomes does not matter."""
+def learn(settings: Settings, estimate: Logistic, features: Floats, success: bool, block: int = 0) -> bool:
+    """One more outcome, of φ = `features` : float64[d], nonzero in this block alone: put it down and move θ̂ to the new
+    minimiser, if that is due; says whether it was. The order of outcomes does not matter."""
     b = estimate.hessian.shape[1]
     first, last = block * b, block * b + b
     phi, theta, anchor = features[first:last], estimate.theta[first:last], estimate.anchor[first:last]
     slope, hessian, scatter = estimate.slope[first:last], estimate.hessian[first:last], estimate.scatter[first:last]
-    history = estimate.features[first:last]
-    n = estimate.known[block]
-    outcome = 1.0 if success else 0.0
+    history, count, outcome = estimate.features[first:last], estimate.distinct[block], 1.0 if success else 0.0
+    column = place(history, estimate.branch[block], count, phi, True)
+    if column == count:
+        copy_into(history[:, column], phi)
+        estimate.distinct[block] = count + 1
+    estimate.attempts[block, column] += 1.0
+    estimate.successes[block, column] += outcome
+    estimate.counts[0] += 1
     z = 0.0
     for j in range(b):
-        history[j, n] = phi[j]
         z += phi[j] * theta[j]
-    estimate.outcomes[block, n] = outcome
-    estimate.known[block] = n + 1
-    estimate.counts[0] += 1
     estimate.largest_norm[0] = max(estimate.largest_norm[0], norm(phi))
-    # The gradient at θ̂ is known well, and one new term is added to it and to the Hessian: a Newton step without a pass.
+    # The gradient at θ̂ is known well, and one new term is added to it and to the Hessian.
     p = logistic(z)
     weight = p * (1.0 - p)
     for i in range(b):
@@ -597,9 +616,7 @@ def learn(settings: Settings, estimate: Logistic, features: Floats, success: boo
         for j in range(b):
             hessian[i, j] += weight * phi[i] * phi[j]
             scatter[i, j] += phi[i] * phi[j]
-    target, moving = estimate.theta.copy(), np.zeros(estimate.known.shape[0], dtype=np.bool_)
-    moving[block] = True
-    nu = estimate.multiplier[0]
-    newton_in_ball(estimate.anchor, estimate.slope, estimate.hessian, settings.bound, nu, moving, target)
-    step_towards(estimate.theta, target, estimate.largest_norm[0])
-    refit(settings, estimate, block)
+    if settings.estimator == SCHEDULED and not has_grown(settings, estimate.log_det):
+        return False
+    fit(settings, estimate, block if settings.estimator == EXACT else ALL)
+    return True

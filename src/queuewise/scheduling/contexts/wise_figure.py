@@ -24,6 +24,10 @@ from ..systems import (
 PAPER_LOW_INTERVALS = {0.15: (0.57, 0.59), 0.5: (0.54, 0.58)}
 
 
+#: Jobs whose numbers are drawn at a time, so that a long run needs no memory beyond its own.
+_JOBS_AT_ONCE = 32_768
+
+
 @dataclass(frozen=True, eq=False)
 class _PairLaw:
     """K independent pairs per job: a success probability from two grids, and a direction from a fixed list.
@@ -45,8 +49,16 @@ class _PairLaw:
         return len(self.axis)
 
     def draw(self, jobs: int, rng: np.random.Generator) -> Contexts:
+        features = np.empty((jobs, self.dimension, self.servers))
+        probabilities = np.empty((jobs, self.servers))
+        for first in range(0, jobs, _JOBS_AT_ONCE):
+            some = slice(first, min(jobs, first + _JOBS_AT_ONCE))
+            self._draw_into(features[some], probabilities[some], rng)
+        return Contexts(np.arange(jobs, dtype=np.int64), features, probabilities)
+
+    def _draw_into(self, features: Floats, probabilities: Floats, rng: np.random.Generator) -> None:
         servers, half = self.servers, len(self.points) // 2
-        uniforms = rng.random((jobs, 2 * servers))
+        uniforms = rng.random((len(features), 2 * servers))
         level, choice = uniforms[:, :servers], uniforms[:, servers:]
         # One uniform picks the interval and the point in it: below low_share it is a uniform number again once
         # divided by low_share, and above it likewise. The min guards against rounding up to the next point.
@@ -54,10 +66,10 @@ class _PairLaw:
         scaled = np.where(low, level / (self.low_share or 1.0), (level - self.low_share) / (1.0 - self.low_share))
         index = np.minimum((scaled * half).astype(np.int64), half - 1) + np.where(low, 0, half)
         turn = (choice * len(self.directions)).astype(np.int64)
-        features = self.directions.T[:, turn] * self.across[index]
-        features += self.axis[:, None, None] * self.along[index]
-        features = np.ascontiguousarray(features.transpose(1, 0, 2))
-        return Contexts(np.arange(jobs, dtype=np.int64), features, self.points[index])
+        drawn = self.directions.T[:, turn] * self.across[index]
+        drawn += self.axis[:, None, None] * self.along[index]
+        features[:] = drawn.transpose(1, 0, 2)
+        probabilities[:] = self.points[index]
 
     def constants(self) -> Constants:
         half = len(self.points) // 2

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..._random import Stream, below, normal, uniform
 from ...fields import choice, number, whole
 from .. import logistic
-from ..confidence import Radius, radius_at, scores
+from ..confidence import Radius, radius_now, scores
 from ..logistic import Logistic, Settings, cholesky, solve_upper
 from ..policy import EXPLOIT, EXPLORE, RANDOM, TIE, TIES, NoColumns, Policy, Shape, Ticket, Waiting
 from ._contextual import (
@@ -80,8 +80,8 @@ def decide(params: Params, state: State, columns: Any, waiting: Waiting, stream:
     """Explore the newcomer, or serve argmax_pair max_m ⟨φ, draw_m⟩."""
     if waiting.newest >= 0 and uniform(stream) < params.exploration_scale / math.sqrt(waiting.round + 1.0):
         return waiting.newest, next_allowed(waiting.allowed, state.turn), EXPLORE
-    draw(state.estimate, radius_at(params.radius, waiting.round - 1), state.draws, stream)
-    servers, blocks = waiting.allowed.shape[0], state.estimate.known.shape[0]
+    draw(state.estimate, radius_now(params.radius, waiting.round - 1, state.estimate.log_det), state.draws, stream)
+    servers, blocks = waiting.allowed.shape[0], state.estimate.distinct.shape[0]
     index, largest = np.empty(servers), np.empty(servers)
     best, slot, server, tied = -math.inf, -1, -1, 0
     for position in range(waiting.jobs):
@@ -104,7 +104,7 @@ def decide(params: Params, state: State, columns: Any, waiting: Waiting, stream:
 
 def assigned(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket) -> None:
     """V_t = V_{t−1} + φφᵀ."""
-    move(state.estimate, ticket, 1.0)
+    move(params.settings, state.estimate, ticket, 1.0)
 
 
 def observe(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket, success: bool) -> None:
@@ -114,7 +114,7 @@ def observe(params: Params, state: State, columns: Any, waiting: Waiting, ticket
 
 def expired(params: Params, state: State, columns: Any, waiting: Waiting, ticket: Ticket) -> None:
     """An attempt whose outcome never came is taken out of V."""
-    move(state.estimate, ticket, -1.0)
+    move(params.settings, state.estimate, ticket, -1.0)
 
 
 def explain(params: Params, state: State, columns: Any, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def decide(params: Params, state: State, columns: Columns, waiting: Waiting, str
 
 def assigned(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """V_t = V_{t−1} + φφᵀ."""
-    move(state.estimate, ticket, 1.0)
+    move(params.settings, state.estimate, ticket, 1.0)
 
 
 def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool) -> None:
@@ -73,7 +73,7 @@ def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ti
 
 def expired(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """An attempt whose outcome never came is taken out of V."""
-    move(state.estimate, ticket, -1.0)
+    move(params.settings, state.estimate, ticket, -1.0)
 
 
 def explain(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from ...fields import number
 from ...growing import copied
 from .. import intervals, logistic
 from ..confidence import Radius, radius_at
-from ..intervals import UNKNOWN, Log, width_key
-from ..logistic import Logistic, Settings
+from ..intervals import UNKNOWN, Log, Memory, width_key
+from ..logistic import ALL, EXACT, SCHEDULED, Logistic, Settings
 from ..policy import EXPLOIT, TIE, PerJob, PerServer, Policy, Shape, Ticket, Waiting
 from ._contextual import (
     COMMON,
@@ -34,7 +34,7 @@ from ._contextual import (
 
 class Columns(NamedTuple):
     """Per waiting job: ends of its intervals as logits, whether frozen (0 or 1), ‖φ‖²_{V⁻¹}, width keys as far as known; the
-    epoch in which it last met the log, and how many entries of it."""
+    epoch in which it last met the log, and how many entries of it; its context in the memory, −1 where it has none."""
 
     low: PerServer
     high: PerServer
@@ -43,6 +43,7 @@ class Columns(NamedTuple):
     keys: PerServer
     epoch: PerJob
     met: PerJob
+    context: PerJob
 
 
 class Params(NamedTuple):
@@ -54,10 +55,11 @@ class Params(NamedTuple):
 
 
 class State(NamedTuple):
-    """The estimate, the running epoch's log and the shift U₀ (float64[1])."""
+    """The estimate, the running epoch's log, contexts met before, and the shift U₀ (float64[1])."""
 
     estimate: Logistic
     log: Log
+    memory: Memory
     shift: NDArray[np.float64]
 
 
@@ -72,30 +74,69 @@ def configure(options: Mapping[str, Any], shape: Shape) -> Params:
 
 def start(params: Params, shape: Shape, stream: Stream) -> State:
     """Nothing observed yet; U₀ is drawn once."""
-    estimate = logistic.start(params.settings, shape.dimension, 0)
-    return State(estimate, intervals.start(shape.dimension, 2, shape.blocks), np.array([uniform(stream)]))
+    estimator = params.settings.estimator
+    return State(
+        logistic.start(params.settings, shape.dimension, 0),
+        intervals.start(shape.dimension, 2, shape.blocks, estimator),
+        intervals.empty_memory(shape.dimension, shape.servers, estimator),
+        np.array([uniform(stream)]),
+    )
 
 
 def admit(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int) -> None:
     """A newcomer has met no epoch; it meets the running one when it is first looked at."""
     columns.epoch[slot] = -1
+    columns.context[slot] = -1
+    if state.memory.counts[1] > 0:
+        columns.context[slot] = intervals.recognise(state.memory, waiting.features[slot])
+
+
+@options(inline="always")
+def recall(memory: Memory, columns: Columns, slot: int, context: int) -> None:
+    """What the last job of this context knew becomes what this one knows."""
+    held = memory.held[context]
+    for k in range(held.shape[1]):
+        columns.low[slot, k], columns.high[slot, k] = held[0, k], held[1, k]
+        columns.frozen[slot, k], columns.squares[slot, k], columns.keys[slot, k] = held[2, k], held[3, k], held[4, k]
+
+
+@options(inline="always")
+def remember(memory: Memory, columns: Columns, slot: int, context: int) -> None:
+    """What this job knows is kept for the next one of its context."""
+    held = memory.held[context]
+    for k in range(held.shape[1]):
+        held[0, k], held[1, k] = columns.low[slot, k], columns.high[slot, k]
+        held[2, k], held[3, k], held[4, k] = columns.frozen[slot, k], columns.squares[slot, k], columns.keys[slot, k]
+    memory.met[context, 0], memory.met[context, 1] = columns.epoch[slot], columns.met[slot]
 
 
 @options(inline="always")
 def look(params: Params, state: State, columns: Columns, waiting: Waiting) -> float:
     """Bring every waiting pair's interval up to date; the largest lower end among allowed pairs (a logit)."""
-    log = state.log
+    log, memory, log_det = state.log, state.memory, state.estimate.log_det
     last = radius_at(params.radius, waiting.round - 1)
     m = intervals.epoch_of(waiting.round, state.shift[0])
     if m != log.counts[0]:
         # Empty rounds since τ have changed nothing but β, and I_{τ−1} has β_{τ−1}.
         first = intervals.epoch_start(m, state.shift[0]) - 1
+        log_det[1] = log_det[0]
+        if params.settings.estimator == SCHEDULED:
+            logistic.fit(params.settings, state.estimate, ALL)
         intervals.begin_epoch(log, state.estimate, m, radius_at(params.radius, first))
-    intervals.close(log, last)
+    if params.settings.estimator == EXACT:
+        intervals.close(log, last)
+    elif log_det[0] > log_det[1] and logistic.has_grown(params.settings, log_det):  # by attempts in flight
+        logistic.fit(params.settings, state.estimate, ALL)
+        intervals.log_interval(log, state.estimate, last)
     floor = -math.inf
     for position in range(waiting.jobs):
         slot = waiting.slots[position]
         met = columns.met[slot] if columns.epoch[slot] == m else 0
+        context = columns.context[slot] if met == 0 else -1
+        if context >= 0 and memory.met[context, 0] == m:
+            recall(memory, columns, slot, context)
+            met = columns.met[slot] = memory.met[context, 1]
+            columns.epoch[slot] = m
         if met < log.counts[1]:
             intervals.meet(
                 log,
@@ -110,6 +151,8 @@ def look(params: Params, state: State, columns: Columns, waiting: Waiting) -> fl
             )
             columns.met[slot] = log.counts[1]
             columns.epoch[slot] = m
+            if context >= 0:
+                remember(memory, columns, slot, context)
         for k in range(waiting.allowed.shape[0]):
             if waiting.allowed[k] and columns.low[slot, k] > floor:
                 floor = columns.low[slot, k]
@@ -134,20 +177,27 @@ def decide(params: Params, state: State, columns: Columns, waiting: Waiting, str
 
 def assigned(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """V_t = V_{t−1} + φφᵀ (line 19)."""
-    move(state.estimate, ticket, 1.0)
-    intervals.log_move(state.log, state.estimate)
+    move(params.settings, state.estimate, ticket, 1.0)
+    if params.settings.estimator == EXACT:
+        intervals.log_move(state.log, state.estimate)
 
 
 def observe(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket, success: bool) -> None:
     """θ̂_t by WISE (8), β_t by (9), and the interval I_t (line 19)."""
-    learn(params.settings, state.estimate, ticket, success)
-    intervals.log_outcome(state.log, state.estimate, radius_at(params.radius, waiting.round))
+    formed = learn(params.settings, state.estimate, ticket, success)
+    state.log.counts[3] += 1
+    if params.settings.estimator == EXACT:
+        intervals.log_outcome(state.log, state.estimate, radius_at(params.radius, waiting.round))
+    elif formed:
+        intervals.log_interval(state.log, state.estimate, radius_at(params.radius, waiting.round))
 
 
 def expired(params: Params, state: State, columns: Columns, waiting: Waiting, ticket: Ticket) -> None:
     """An attempt whose outcome never came is taken out of V; intervals already intersected stay."""
-    move(state.estimate, ticket, -1.0)
-    intervals.log_move(state.log, state.estimate)
+    move(params.settings, state.estimate, ticket, -1.0)
+    state.log.counts[3] += 1
+    if params.settings.estimator == EXACT:
+        intervals.log_move(state.log, state.estimate)
 
 
 def explain(params: Params, state: State, columns: Columns, waiting: Waiting, slot: int, server: int) -> dict[str, Any]:
