@@ -3,9 +3,9 @@
     python -m benchmarks [WING | WING.SECTION ...] [--literal] [--long]
 
 Absolute times depend on the machine and its mood; every promise is therefore a ratio of two things timed in turn here,
-or a rate or a time beside its limit. Wings are scheduling, dispatch, exact and live_scheduler; without a name all of them
-run. ``--literal`` adds the literal transcription of WISE (about a minute), ``--long`` the runs of 100,000 rounds and of 10⁸
-arrivals. What is measured, and what one quiet run found, is in docs/benchmarks.md.
+or a rate or a time beside its limit. Wings are scheduling, dispatch, exact, live_router and live_scheduler; without a name
+all of them run. ``--literal`` adds the literal transcription of WISE (about a minute), ``--long`` the runs of 100,000 rounds
+and of 10⁸ arrivals. What is measured, and what one quiet run found, is in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from . import dispatch, exact, live_scheduler, scheduling
+from . import dispatch, exact, live_router, live_scheduler, scheduling
 from .report import MISSED
 
 
@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> None:
         "scheduling": scheduling.sections(literal, long),
         "dispatch": dispatch.sections(long),
         "exact": exact.sections(),
+        "live_router": live_router.sections(),
         "live_scheduler": live_scheduler.sections(),
     }
     everything = {f"{wing}.{name}": section for wing, found in wings.items() for name, section in found.items()}

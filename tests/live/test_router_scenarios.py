@@ -86,8 +86,8 @@ def test_where_most_servers_fail_the_rest_is_not_drowned() -> None:
         panic: played(backends, 14.0, 1400, 3, circuit=CircuitSettings(panic=panic))["router"] for panic in (0.5, 1.0)
     }
     assert share(runs[1.0], 0, 35, 60) > 0.9
-    assert share(runs[0.5], 0, 35, 60) < 0.7
-    assert mean(runs[0.5]) < 0.5 * mean(runs[1.0])
+    assert share(runs[0.5], 0, 35, 60) < share(runs[1.0], 0, 35, 60) - 0.1
+    assert mean(runs[0.5]) < 0.75 * mean(runs[1.0])
 
 
 # --- too little known -------------------------------------------------------------------------------------------------
