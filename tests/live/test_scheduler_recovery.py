@@ -115,6 +115,7 @@ def test_one_that_is_killed_after_every_few_calls_does_what_one_that_never_is_do
     assert {"Assignment", "accepted", "late"} <= kinds
     assert never._book.learner.rounds > 50
     assert never.counts() == often.counts()
+    assert len(never._book.learner._call.signatures) == 1, "a restored state has the types of a fresh one"
     drop(never)
     drop(often)
 

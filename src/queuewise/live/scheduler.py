@@ -31,12 +31,14 @@ from ..fields import plain
 from ..scheduling.policies import make
 from ..scheduling.policy import REASONS, Policy, Shape
 from ..scheduling.systems import inverse_slope
+from . import arguments
 from .book import DONE, FINAL, WAITING, Book, Event, Given, Kind, Rules
 from .errors import Refused, StoreError
 from .features import Layout
 from .journal import Batch, Journal
-from .learner import Choice, Learner
-from .store import AttemptRow, Entry, JobRow, NewAttempt, NewJob, Snapshot, Store, written_by
+from .learner import Choice
+from .recovery import Recovery, unmask
+from .store import AttemptRow, Entry, NewAttempt, NewJob, Snapshot, Store, written_by
 
 #: What a default policy is told where the user says nothing: β and V₀ of the recorded systems, whose formulas are far too wide.
 RADIUS, INITIAL_DESIGN, PARAMETER_BOUND = 1.0, 1.0, 5.0
@@ -44,8 +46,6 @@ RADIUS, INITIAL_DESIGN, PARAMETER_BOUND = 1.0, 1.0, 5.0
 SWEEP = 20
 #: A snapshot waits until it costs no more than so many bytes per event: an exact estimator keeps all its history.
 BYTES_PER_EVENT = 16_384
-#: Longest id of a job.
-LONGEST_ID = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +157,18 @@ class Scheduler:
         clock: Callable[[], float] = time.time,
         compiled: bool = True,
     ) -> None:
-        slots = _slots(servers)
-        places = len(slots) + _count("spare", spare, 0)
-        self._lease_seconds = _seconds("lease", lease)
+        slots = arguments.slots(servers)
+        places = len(slots) + arguments.count("spare", spare, 0)
+        self._lease_seconds = arguments.seconds("lease", lease)
         self._rules = Rules(
-            0 if max_attempts is None else _count("max_attempts", max_attempts, 1),
-            _word("retry", retry, ("elsewhere", "anywhere")) == "elsewhere",
-            _word("lost", lost, ("nothing", "failure")) == "failure",
+            0 if max_attempts is None else arguments.count("max_attempts", max_attempts, 1),
+            arguments.word("retry", retry, ("elsewhere", "anywhere")) == "elsewhere",
+            arguments.word("lost", lost, ("nothing", "failure")) == "failure",
         )
-        self._snapshot_every = _count("snapshot_every", snapshot_every, 1)
-        self._snapshot_seconds = _seconds("snapshot_seconds", snapshot_seconds)
-        keep = None if keep_finished is None else _seconds("keep_finished", keep_finished)
-        self._clock, self._compiled, self._seed = clock, compiled, _count("seed", seed, 0)
+        self._snapshot_every = arguments.count("snapshot_every", snapshot_every, 1)
+        self._snapshot_seconds = arguments.seconds("snapshot_seconds", snapshot_seconds)
+        keep = None if keep_finished is None else arguments.seconds("keep_finished", keep_finished)
+        self._clock, self._compiled, self._seed = clock, compiled, arguments.count("seed", seed, 0)
         self._policy = _default(policy) if isinstance(policy, str) else policy
         if not isinstance(self._policy, Policy):
             raise Refused("bad_option", f"policy: must be a name or a scheduling policy, not {policy!r}")
@@ -179,8 +179,9 @@ class Scheduler:
             "bound": feature_bound,
             "too_long": too_long,
         }
-        bound = None if parameter_bound is None else _seconds("parameter_bound", parameter_bound)
-        self._plan(places, layout, bound, _count("horizon", horizon, 1))
+        bound = None if parameter_bound is None else arguments.seconds("parameter_bound", parameter_bound)
+        horizon = arguments.count("horizon", horizon, 1)
+        self._plan(places, layout, bound, horizon)
 
         self._lock = threading.RLock()
         self._store = Store(path, durability=durability)
@@ -188,6 +189,7 @@ class Scheduler:
             there = self._places_there()
             if there > places:  # whoever is not in the list keeps a place, and gets no jobs
                 self._plan(there, layout, bound, horizon)
+            self._recovery = Recovery(self._store, self._layout, self._policy, self._shape, self._seed, self._compiled)
             self._journal = Journal(self._store, self._lock, self._behind, keep)
             self._names: list[str] = []
             self._places: dict[str, int] = {}
@@ -250,13 +252,13 @@ class Scheduler:
         if there["policy"] != here["policy"]:
             return [f"policy is {there['policy']!r} there, {here['policy']!r} here"]
         defaults = json.loads(json.dumps(plain(self._policy.defaults)))  # options that came after the file was written
-        return differences({**there, "options": {**defaults, **there["options"]}}, here)
+        return arguments.differences({**there, "options": {**defaults, **there["options"]}}, here)
 
     def _open_file(self, relearn: bool) -> None:
         meta = self._store.meta()
         if "settings" not in meta:
             self._store.set_meta(self._meta())
-            self._take_over(self._new_book(self._rules))
+            self._take_over(self._recovery.new_book(self._rules))
             return
         different = self._different(json.loads(meta["settings"]))
         rules = Rules(*json.loads(meta["rules"]))
@@ -268,9 +270,9 @@ class Scheduler:
                 if not relearn or error.status != "damaged":
                     raise
                 different = [str(error)]
-                book = self._learn_anew(json.loads(meta["settings"])["features"])
+                book = self._recovery.learn_anew(self._rules, json.loads(meta["settings"])["features"])
         elif relearn:
-            book = self._learn_anew(json.loads(meta["settings"])["features"])
+            book = self._recovery.learn_anew(self._rules, json.loads(meta["settings"])["features"])
         else:
             raise StoreError(
                 "other_settings",
@@ -282,109 +284,8 @@ class Scheduler:
             self._store.forget_learning(Snapshot(book.event, self._time(), book.arrays()), self._meta())
         self._take_over(book)
 
-    def _new_book(self, rules: Rules) -> Book:
-        learner = Learner(self._policy, self._shape, seed=self._seed, compiled=self._compiled)
-        learner.present[:] = False
-        return Book(learner, rules)
-
     def _rebuild(self, rules: Rules, until: int | None = None) -> Book:
-        """The book after the event `until` (the last one): the latest snapshot before it, and what came after."""
-        book = self._new_book(rules)
-        for snapshot in self._store.snapshots(None if until is None else until + 1):
-            try:
-                book.restore(snapshot.arrays, {n: self._given(n) for n in snapshot.arrays["learner.rank"].tolist()})
-                break
-            except (ValueError, KeyError, AttributeError):  # of another version of the policy, or incomplete
-                book = self._new_book(rules)
-        events = self._store.events(book.event, until)
-        numbers = [event.number for event in events]
-        last = self._store.last_numbers()[0] if until is None else until
-        if numbers != list(range(book.event + 1, last + 1)):
-            if until is not None:
-                raise Refused("too_old", "the state before this decision is no longer kept")
-            raise StoreError(
-                "damaged",
-                f"path: no snapshot in {self._store.path} can be read by this version of {self._policy.label}; "
-                "relearn=True learns anew from its outcomes",
-            )
-        for event in events:
-            self._again(book, event)
-        return book
-
-    def _again(self, book: Book, event: Event) -> None:
-        """Let an event happen that has happened before. The log is what counts; where this version of the program would have
-        decided otherwise, `diverged` of the book counts it."""
-        given = self._given(event.job) if event.kind in (Kind.SUBMITTED, Kind.LATE) else None
-        choice = None
-        if event.kind == Kind.ISSUED:
-            choice = Choice(book.jobs[event.job].slot, event.server, 0)
-            try:
-                chosen = book.choose(_unmask(event.detail, self._layout.servers))
-            except RuntimeError:
-                chosen = None
-            if chosen is not None and chosen[:2] == choice[:2]:
-                choice = chosen
-            else:
-                book.diverged += 1
-        if book.apply(event, given=given, choice=choice) != event.status:
-            book.diverged += 1
-
-    def _given(self, number: int) -> Given:
-        row = self._store.job(number)
-        if row is None:
-            raise KeyError(f"job {number} is missing")
-        kept = self._layout.unpack(row.features)
-        deadline = math.inf if row.deadline is None else row.deadline
-        return Given(row.id, deadline, self._layout.expand(kept), self._unable(row))
-
-    def _unable(self, row: JobRow) -> NDArray[np.bool_]:
-        unable = np.zeros(self._layout.servers, dtype=np.bool_)
-        found = np.frombuffer(row.ineligible, dtype=np.bool_)
-        unable[: found.shape[0]] = found
-        if self._layout.shared:
-            unable[found.shape[0] :] = True  # pairs that nobody has described
-        return unable
-
-    def _learn_anew(self, before: Mapping[str, Any]) -> Book:
-        """A book whose policy learns from all outcomes in the file, in the order in which they came, then meets the jobs."""
-        here = self._layout.describe()
-        kept = [key for key in ("job_features", "pair_features", "scale", "feature_bound", "too_long") if key in here]
-        if any(before.get(key) != here[key] for key in kept) or before["servers"] > here["servers"]:
-            raise StoreError(
-                "other_settings",
-                "relearn: what is known of a job (its features, their scale and bound) must be the same, and no place of a "
-                "server may go",
-            )
-        book = self._new_book(self._rules)
-        learner = book.learner
-        for number, _, present in self._store.servers():
-            learner.set_present(number, present)
-        lost = self._rules.lost_is_failure  # then what was lost is a failure, and what came late teaches no more
-        for row in self._store.outcomes(lost=lost):
-            learner.rounds += 1
-            success = row.status == "success" or (row.status == "late success" and not lost)
-            learner.hear_late(row.job, self._given(row.job).features, row.server, success)
-        opened = {row.job: row for row in self._store.open_attempts()}
-        jobs = {row.number: row for row in self._store.unfinished()}
-        for number in opened:
-            found = self._store.job(number)
-            assert found is not None
-            jobs.setdefault(number, found)
-        for number in sorted(jobs):
-            row_, attempt = jobs[number], opened.get(number)
-            book.apply(Event(0, Kind.SUBMITTED, row_.submitted, number), given=self._given(number))
-            job = book.jobs[number]
-            job.tries = row_.tries - (attempt is not None)
-            if self._rules.elsewhere:
-                for former in self._store.attempts_of(number):
-                    if former.status in ("failure", "expired"):
-                        learner.close_pair(job.slot, former.server)
-            if attempt is not None:
-                choice = Choice(job.slot, attempt.server, attempt.reason)
-                book.apply(Event(0, Kind.ISSUED, attempt.issued, number, attempt.number), choice=choice)
-                job.status = row_.status
-        book.event, book.last_job, book.last_attempt = self._store.last_numbers()
-        return book
+        return self._recovery.rebuild(rules, until)
 
     def _take_over(self, book: Book) -> None:
         """Go on with this book; leases and deadlines from the file."""
@@ -581,9 +482,10 @@ class Scheduler:
         self, job_id: str, features: Any, deadline: float | None, servers: Iterable[str] | None
     ) -> tuple[NewJob, NDArray[np.float64], NDArray[np.bool_]]:
         """Check what was handed in, without the lock; the deadline is still in seconds from now."""
-        if not isinstance(job_id, str) or not 0 < len(job_id) <= LONGEST_ID or not job_id.isprintable():
+        if not isinstance(job_id, str) or not 0 < len(job_id) <= arguments.LONGEST_ID or not job_id.isprintable():
             raise Refused(
-                "bad_option", f"job_id: must be a printable text of 1 to {LONGEST_ID} characters, not {job_id!r}"
+                "bad_option",
+                f"job_id: must be a printable text of 1 to {arguments.LONGEST_ID} characters, not {job_id!r}",
             )
         try:
             job_id.encode()
@@ -599,7 +501,7 @@ class Scheduler:
                 raise Refused(
                     "bad_option", "servers: none of them can do the job; name at least one, with its features"
                 )
-        seconds = None if deadline is None else _seconds("deadline", deadline)
+        seconds = None if deadline is None else arguments.seconds("deadline", deadline)
         return NewJob(job_id, self._layout.pack(kept), unable.tobytes(), seconds), self._layout.expand(kept), unable
 
     def _check_new(self, job_id: str) -> None:
@@ -666,7 +568,7 @@ class Scheduler:
         ------
         Refused : ``unknown_server``. StoreError : see the class.
         """
-        seconds = self._lease_seconds if lease is None else _seconds("lease", lease)
+        seconds = self._lease_seconds if lease is None else arguments.seconds("lease", lease)
         assignment = None
         with self._working() as batch:
             self._sweep()
@@ -744,7 +646,7 @@ class Scheduler:
                 "conflicting_report", f"assignment: attempt {number} was reported as a {row.status} before; that stands"
             )
         superseded = status in FINAL
-        given = None if self._rules.lost_is_failure else self._given(row.job)
+        given = None if self._rules.lost_is_failure else self._recovery.given(row.job)
         status = self._add(
             Kind.LATE, job=row.job, attempt=number, server=row.server, success=success, status=status, given=given
         )
@@ -775,7 +677,7 @@ class Scheduler:
 
         Raises Refused, ``unknown_assignment``, where the attempt is not open: answered, or lost and its job taken back."""
         number = _number_of(assignment)
-        length = self._lease_seconds if seconds is None else _seconds("seconds", seconds)
+        length = self._lease_seconds if seconds is None else arguments.seconds("seconds", seconds)
         with self._working() as batch:
             attempt = self._book.attempts.get(number)
             if attempt is None:
@@ -812,7 +714,7 @@ class Scheduler:
         if issued is None:
             raise Refused("too_old", f"assignment: attempt {number} was issued before the snapshots that are kept")
         book = self._rebuild(self._rules, issued.number - 1)
-        allowed = _unmask(issued.detail, self._layout.servers)
+        allowed = unmask(issued.detail, self._layout.servers)
         learner, job = book.learner, book.jobs[issued.job]
         waiting = learner.jobs
         learner.choose(allowed)
@@ -874,9 +776,9 @@ class Scheduler:
         self._journal.commit(batch)
 
     def _welcome(self, name: str, slots: int | None) -> None:
-        _check_name(name)
+        arguments.check_name(name)
         if slots is not None:
-            _count(f"slots of {name!r}", slots, 1)
+            arguments.count(f"slots of {name!r}", slots, 1)
         if name not in self._places:
             if len(self._names) == self._layout.servers:
                 raise Refused(
@@ -926,7 +828,7 @@ class Scheduler:
         self.close()
 
 
-# --- arguments --------------------------------------------------------------------------------------------------------
+# --- small things -----------------------------------------------------------------------------------------------------
 
 
 def _default(name: str) -> Policy:
@@ -936,55 +838,6 @@ def _default(name: str) -> Policy:
         return make(name, estimator="one_pass") if "estimator" in policy.defaults else policy
     except (ValueError, TypeError) as error:
         raise Refused("bad_option", str(error)) from None
-
-
-def differences(there: Any, here: Any, path: str = "") -> list[str]:
-    """In words, what differs between two settings."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        return [
-            found
-            for key in sorted({*there, *here})
-            for found in differences(there.get(key), here.get(key), f"{path}.{key}" if path else key)
-        ]
-    return [] if there == here else [f"{path} is {there!r} there, {here!r} here"]
-
-
-def _slots(servers: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    if isinstance(servers, str | bytes) or not isinstance(servers, Iterable):
-        raise Refused(
-            "bad_option", f"servers: must be a list of names, or a mapping from name to slots, not {servers!r}"
-        )
-    names = list(servers)
-    for name in names:
-        _check_name(name)
-    if not names or len(set(names)) < len(names):
-        raise Refused("bad_option", "servers: at least one must be named, and none twice")
-    given = servers if isinstance(servers, Mapping) else dict.fromkeys(names, 1)
-    return {name: _count(f"slots of {name!r}", given[name], 1) for name in names}
-
-
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_ID or not name.isprintable():
-        raise Refused("bad_option", f"server: a name must be a printable text, not {name!r}")
-
-
-def _count(field: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise Refused("bad_option", f"{field}: must be a whole number of at least {least}, not {value!r}")
-    return int(value)
-
-
-def _seconds(field: str, value: Any) -> float:
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not 0 < value < math.inf:
-        raise Refused("bad_option", f"{field}: must be a number above 0, not {value!r}")
-    return float(value)
-
-
-def _word(field: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise Refused("bad_option", f"{field}: must be one of {', '.join(map(repr, allowed))}, not {value!r}")
-    return str(value)
 
 
 def _number_of(assignment: Any) -> int:
@@ -1000,13 +853,6 @@ def _unknown_job(job_id: Any) -> Refused:
 
 def _reason(code: int) -> str:
     return REASONS.get(code, str(code))
-
-
-def _unmask(detail: bytes, servers: int) -> NDArray[np.bool_]:
-    mask = np.zeros(servers, dtype=np.bool_)
-    found = np.frombuffer(detail, dtype=np.bool_)
-    mask[: found.shape[0]] = found
-    return mask
 
 
 def _forget_written(recent: dict[Any, Any]) -> None:
