@@ -21,7 +21,6 @@ from queuewise.experiments.papers._slopes import (
     LEAST_Z,
     Floats,
     Points,
-    Slope,
     decay,
     dyadic,
     late_decay,
@@ -140,17 +139,20 @@ def test_a_fit_ends_before_regret_is_gone() -> None:
     values = points.values.copy()
     rng = np.random.default_rng(2)
     values[:, 6] = rng.normal(size=len(values))  # not told from 0
-    found = decay(Points(T, values), first=1.0)
+    gone = Points(T, values)
+    found = decay(gone, first=1.0)
     assert (found.first, found.last, found.points) == (T[0], T[5], 6)
-    late = late_decay(Points(T, values))
+    late = late_decay(gone, first=1.0)
     assert (late.first, late.last, late.points) == (T[6 - FEWEST], T[5], FEWEST)
     # Where too few are left from `first` on, earlier ones are taken.
-    assert decay(Points(T, values), first=float(T[5])).points == FEWEST
-    assert decay(Points(T, values), first=float(T[1])).points == 5
-    # Regret that has not begun is not regret that is gone.
+    assert decay(gone, first=float(T[5])).first == decay(gone, first=float(T[6])).first == T[6 - FEWEST]
+    assert decay(gone, first=float(T[1])).points == 5
+    # What was not told from 0 before `first` is not what has gone since.
+    assert (decay(gone, first=float(T[7])).first, decay(gone, first=float(T[7])).last) == (T[7], T[8])
     values = points.values.copy()
     values[:, :2] = 0.0
-    assert decay(Points(T, values), first=1.0).first == T[2]
+    assert decay(Points(T, values), first=float(T[3])).first == T[3]
+    assert decay(Points(T, values), first=float(T[7])).points == FEWEST
 
 
 @pytest.mark.parametrize("values", [np.zeros((20, 9)), np.ones((2, 9)), -np.ones((20, 9))])
@@ -165,7 +167,7 @@ def test_z_tells_what_is_usable() -> None:
     assert points.z[0] == 0.0 and points.z[1] == math.inf and points.z[2] == -math.inf
     assert points.z[3] == pytest.approx(0.1 / (values[:, 3].std(ddof=1) / 3.0))
     assert points.usable.tolist() == [False, True, False, False]
-    assert LEAST_Z == 3.0
+    assert LEAST_Z == 2.0
 
 
 # --- windows
@@ -342,6 +344,7 @@ def test_theorem_8_asks_for_so_many_rounds(eps: float, rounds: int, short: bool)
         ({"slack_rounds": 8}, "slack_rounds: must be at least 64, not 8"),
         ({"theory_runs": 1}, "theory_runs: must be 0 (leave out) or at least 2, since one run has no spread, not 1"),
         ({"radius": -1.0}, "radius: "),
+        ({"long_estimator": "two_pass"}, "long_estimator must be"),
         ({"slack": 1.5}, "slack: "),
     ],
 )
@@ -354,10 +357,13 @@ def test_sizes_out_of_range_are_refused(tmp_path: Path, given: dict[str, Any], s
 
 def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
     small = {"horizon": 512, "family_horizon": 256, "slack_rounds": 64, "family_slack_rounds": 4096, "family_runs": 2}
-    outcome = registry.reproduce("regret-decay", runs=3, out=tmp_path, parameters={**small, "long_runs": 0})
+    longest = {"long_horizon": 512, "long_runs": 2}
+    outcome = registry.reproduce("regret-decay", runs=3, out=tmp_path, parameters={**small, **longest})
     numbers = json.loads((tmp_path / "claims.json").read_text())
     assert numbers["reproduction"] == "regret-decay" and numbers["choices"]["horizon"] == 512
-    assert [entry["over"] for entry in numbers["panels"]] == ["rounds"] * 5 + ["slack"] * 2
+    assert [entry["over"] for entry in numbers["panels"]] == ["rounds"] * 6 + ["slack"] * 2
+    long = numbers["panels"].pop(4)
+    assert list(long["policies"]) == ["wise", "acqb", "cqb_opt"] and "longest" in long["system"]
     for entry in numbers["panels"]:
         assert list(entry["policies"]) == list(NAMES)
         for found in entry["policies"].values():
@@ -375,4 +381,3 @@ def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
     for table in outcome.tables:
         assert table.text(width=120)
     assert all(isinstance(verdict.verdict, str) for verdict in outcome.verdicts)
-    assert isinstance(decay_module.Panel("k", "w", {"wise": power(-0.5)}).slope("wise"), Slope)

@@ -52,7 +52,8 @@ def _grid(rows: Sequence[Sequence[str]], panels: Mapping[str, Panel], title: str
     )
     for i, row in enumerate(rows):
         for j, key in enumerate(row):
-            _panel(axes[i, j], panels[key])
+            longer = panels.get("law-long") if key == "law-fixed" else None
+            _panel(axes[i, j], panels[key], longer)
         axes[i, 0].set_ylabel("regret (jobs)", fontsize=10)
     figure.suptitle(title, fontsize=13, x=0.15 / width, ha="left", y=1.0 - 0.12 / height)
     shown: dict[str, Any] = {}
@@ -72,11 +73,11 @@ def _grid(rows: Sequence[Sequence[str]], panels: Mapping[str, Panel], title: str
     return figure
 
 
-def _panel(axis: Any, panel: Panel) -> None:
+def _panel(axis: Any, panel: Panel, longer: Panel | None) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     drawn = [(name, points, False) for name, points in panel.points.items()]
-    drawn += [(name, points, True) for name, points in panel.long.items()]
+    drawn += [(name, points, True) for name, points in (longer.points if longer else {}).items()]
     ranges = [_curve(axis, points, name, long) for name, points, long in drawn]
     every = np.concatenate([points.x for _, points, _ in drawn])
     left, right = float(every.min()), float(every.max())
@@ -173,7 +174,10 @@ def draw_slopes(panels: Mapping[str, Panel], out: Path) -> list[Path]:
         count = len(panel.points)
         for order, (name, points) in enumerate(panel.points.items()):
             x = place + 0.8 * (order - (count - 1) / 2) / count
-            for fit, shift, face in ((panel.slope(name), -0.03, None), (late_decay(points), 0.03, "white")):
+            for fit, shift, face in (
+                (panel.slope(name), -0.03, None),
+                (late_decay(points, panel.fit_from), 0.03, "white"),
+            ):
                 if fit.runs > 1:
                     axis.errorbar(
                         x + shift,

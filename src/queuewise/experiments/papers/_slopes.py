@@ -28,7 +28,7 @@ from ...runs.statistics import Moments, interval
 Floats = NDArray[np.float64]
 
 #: Standard errors above 0 from which on a mean's logarithm is used.
-LEAST_Z = 3.0
+LEAST_Z = 2.0
 #: Relative error below which precision brings a point no further weight.
 FLOOR = 0.05
 #: Fewest points of a fit, and how many the slope at the end is fitted to.
@@ -136,30 +136,33 @@ def _line(x: Floats, total: Floats, squares: Floats, runs: int) -> tuple[Floats,
 
 
 def decay(points: Points, first: float, level: float = 0.95) -> Slope:
-    """The slope over time: from round `first` to the last point before regret is nearly gone, or the last
-    :data:`FEWEST` points before that where these are more."""
-    last = _reach(points)
+    """The slope over time: from round `first` to the last point before regret is nearly gone. Where these are fewer than
+    :data:`FEWEST`, points before `first` are taken too, as far back as regret is told from 0."""
+    begin = int(np.searchsorted(points.x, first))
+    end = _reach(points, begin)
+    return slope(points, _stretch(points, min(begin, max(end - FEWEST, 0)), end), level)
+
+
+def late_decay(points: Points, first: float, level: float = 0.95) -> Slope:
+    """The slope over the last :data:`FEWEST` points of the same."""
+    end = _reach(points, int(np.searchsorted(points.x, first)))
+    return slope(points, _stretch(points, max(end - FEWEST, 0), end), level)
+
+
+def _reach(points: Points, begin: int) -> int:
+    """The first point from `begin` on that is not usable, or how many points there are."""
+    gone = np.flatnonzero(~points.usable[begin:])
+    return begin + int(gone[0]) if len(gone) else len(points.x)
+
+
+def _stretch(points: Points, begin: int, end: int) -> NDArray[np.bool_]:
+    """The points from `begin` to `end` (excluded), without those before a last one that is not usable."""
+    unusable = np.flatnonzero(~points.usable[begin:end])
+    if len(unusable):
+        begin += int(unusable[-1]) + 1
     chosen = np.zeros(len(points.x), dtype=np.bool_)
-    chosen[:last] = points.x[:last] >= first
-    if chosen.sum() < FEWEST:
-        chosen[max(0, last - FEWEST) : last] = True
-    return slope(points, chosen, level)
-
-
-def late_decay(points: Points, level: float = 0.95) -> Slope:
-    """The slope over the last :data:`FEWEST` points before regret is nearly gone."""
-    last = _reach(points)
-    chosen = np.zeros(len(points.x), dtype=np.bool_)
-    chosen[max(0, last - FEWEST) : last] = True
-    return slope(points, chosen, level)
-
-
-def _reach(points: Points) -> int:
-    """How many points there are up to the last before the first that is not usable. Those before regret begins do not count."""
-    usable = points.usable
-    begun = int(np.argmax(usable)) if usable.any() else 0
-    gone = np.flatnonzero(~usable[begun:])
-    return begun + int(gone[0]) if len(gone) else len(usable)
+    chosen[begin:end] = True
+    return chosen
 
 
 def dyadic(rounds: int, first: int = 16) -> list[tuple[int, int]]:

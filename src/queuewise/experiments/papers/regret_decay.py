@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._version import VERSION
-from ...fields import number, whole
+from ...fields import number, require_choice, whole
 from ...runs.experiment import policy_settings
 from ...runs.statistics import interval
 from ...scheduling.contexts import hard, table_law
@@ -61,14 +61,17 @@ SLOW = (0.25, 0.3)
 #: small as t ≥ 64/ε² allows at :data:`SLACK_ROUNDS`.
 SLACKS = (0.2, 0.1, 0.05, 0.025, 0.0125)
 FAMILY_SLACKS = (0.125, 0.1, 0.0625, 0.05, 0.025)
-#: Least horizon that is played, and how a logarithm of theirs steps.
-FIRST_HORIZON, FIRST_WINDOW = 256, 16
+#: Least horizon that a policy is told, the factor from one to the next, and the first round that is looked at otherwise.
+FIRST_HORIZON, HORIZON_STEP, FIRST_WINDOW = 256, 4, 16
 #: How far a fitted slope may miss a rate that is claimed up to logarithms; of t and of ε.
 ROOM, SLACK_ROOM = 0.05, 0.1
 #: Fewest points of a slope that a claim is judged by.
 LEAST_FIT = 3
 #: Queue lengths in memory at a time.
 _NUMBERS = 12_000_000
+
+#: Of the longest runs.
+ESTIMATORS = ("exact", "scheduled", "one_pass")
 
 Radius = Literal["fixed", "theory"]
 
@@ -84,10 +87,10 @@ class Choices:
     family_horizon, slack_rounds, family_slack_rounds : int
         Largest horizon of Theorem 7's family; rounds at which regret is held against the slack, in the first law and in the
         family of Theorem 8.
-    long_horizon, long_runs : int
-        Of the longest runs; no runs for none.
-    runs, theory_runs, family_runs, slack_runs : int
-        Of the fixed laws with either radius; of both families; of the first law at every slack.
+    long_horizon, long_runs, long_estimator : int, int, str
+        Of the longest runs, of which there may be none.
+    runs, theory_runs, family_runs, family_slack_runs, slack_runs : int
+        Of the fixed laws with either radius; of the families of Theorems 7 and 8; of the first law at every slack.
     radius, slack : float
         The fixed radius β, and the capacity slack of the fixed laws.
     law_seed : int
@@ -102,9 +105,11 @@ class Choices:
     family_slack_rounds: int
     long_horizon: int
     long_runs: int
+    long_estimator: str
     runs: int
     theory_runs: int
     family_runs: int
+    family_slack_runs: int
     slack_runs: int
     radius: float
     slack: float
@@ -123,17 +128,19 @@ def choices(request: Request) -> Choices:
             raise ValueError(f"{name}: must be {power}at least {least}, not {size}")
         if request.quick:
             sizes[name] = min(size, _QUICK[name])
-    for name in ("theory_runs", "family_runs", "slack_runs", "long_runs"):
+    for name in ("theory_runs", "family_runs", "family_slack_runs", "slack_runs", "long_runs"):
         if sizes[name] == 1:
             raise ValueError(f"{name}: must be 0 (leave out) or at least 2, since one run has no spread, not 1")
         # A user who asks for fewer runs than is usual wants fewer of everything.
         sizes[name] = min(sizes[name], request.runs)
+    require_choice("long_estimator", given["long_estimator"], ESTIMATORS)
     return Choices(
         **{name: sizes[name] for name in _SIZES},
         runs=request.runs,
         radius=number(given, "radius", 0.0),
         slack=number(given, "slack", 0.0, 1.0),
         law_seed=whole(given, "law_seed", 0),
+        long_estimator=given["long_estimator"],
     )
 
 
@@ -147,6 +154,7 @@ _SIZES = {
     "long_runs": 0,
     "theory_runs": 0,
     "family_runs": 0,
+    "family_slack_runs": 0,
     "slack_runs": 0,
     "fit_from": 1,
 }
@@ -200,9 +208,14 @@ def finite_law(seed: int = 0, slack: float = 0.25, *, slow: bool = False, arriva
     )
 
 
-def players(system: System, radius: Radius, beta: float, rounds: int) -> dict[str, Policy]:
+def players(system: System, radius: Radius, beta: float, rounds: int, estimator: str = "exact") -> dict[str, Policy]:
     """The five policies, at the papers' formulas for their radius or at one fixed radius."""
     common: dict[str, Any] = {} if radius == "theory" else {"radius": beta, "initial_design": 1.0}
+    if estimator != "exact":
+        common["estimator"] = estimator
+    if estimator == "one_pass":
+        # Its H is V with weights μ̇ ≤ 1/4, so that half the radius makes intervals that are as wide.
+        common["radius"] = beta / 2.0
     slack = system.context_slack().value
     # Where context-wise slack is violated CQB-η-2 has no η of its own; capacity slack takes its place.
     eta = (slack if slack > 0.0 else system.capacity_slack().value) / 4.0
@@ -234,8 +247,6 @@ class Panel:
         First round of fits.
     bound : Points or None
         The lower bound (one row) at its own x, where there is one.
-    long : mapping of policy to Points
-        The longest runs, where there are some.
     """
 
     key: str
@@ -244,7 +255,6 @@ class Panel:
     over: Literal["rounds", "slack"] = "rounds"
     fit_from: float = 1.0
     bound: Points | None = None
-    long: Mapping[str, Points] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -256,9 +266,9 @@ class Panel:
         return slope(self.points[name]) if self.over == "slack" else decay(self.points[name], self.fit_from)
 
     def gone(self, name: str) -> float | None:
-        """The first x, after the fit, at which regret is not told from 0 any more; None where it always is."""
-        points, last = self.points[name], self.slope(name).last
-        lost = points.x[(points.x > last) & ~points.usable]
+        """The first x from `fit_from` on at which regret is not told from 0; None where it always is."""
+        points = self.points[name]
+        lost = points.x[(points.x >= self.fit_from) & ~points.usable]
         return float(lost[0]) if self.over == "rounds" and len(lost) else None
 
 
@@ -322,7 +332,7 @@ class Bench:
         playing = players(system, radius, chosen.radius, chosen.horizon)
         anytime = self.windows(key, words, system, [playing[name] for name in ANYTIME], windows[-1][1], runs, windows)
         points = {name: Points(np.array([middle(each) for each in windows]), anytime[name]) for name in ANYTIME}
-        horizons = _horizons(FIRST_HORIZON, chosen.horizon, 2)
+        horizons = _horizons(FIRST_HORIZON, chosen.horizon, HORIZON_STEP)
         columns: dict[str, list[Floats]] = {name: [] for name in KNOWN}
         for rounds in horizons:
             playing = players(system, radius, chosen.radius, rounds)
@@ -341,6 +351,18 @@ class Bench:
             name: Points(np.array(horizons, dtype=np.float64), np.stack(columns[name], axis=1)) for name in KNOWN
         }
         return Panel(key, words, {name: points[name] for name in NAMES}, fit_from=chosen.fit_from)
+
+    def longest(self, system: System, chosen: Choices) -> Panel:
+        """The policies that are told no horizon on the first law, over the most rounds."""
+        windows = dyadic(chosen.long_horizon, FIRST_WINDOW)
+        playing = players(system, "fixed", chosen.radius, chosen.long_horizon, chosen.long_estimator)
+        words = f"all assumptions met, radius {chosen.radius:g}, the longest runs ({chosen.long_estimator} estimator)"
+        listed = [playing[name] for name in ANYTIME]
+        found = self.windows(_LONG, words, system, listed, windows[-1][1], chosen.long_runs, windows)
+        x = np.array([middle(each) for each in windows])
+        return Panel(
+            _LONG, words, {name: Points(x, found[name]) for name in NAMES if name in found}, fit_from=chosen.fit_from
+        )
 
     def slacks(self, system_at: Callable[[float], System], chosen: Choices) -> Panel:
         """All policies on the first law at every slack, over the last quarter of `slack_rounds`."""
@@ -416,7 +438,7 @@ def _horizons(first: int, last: int, step: int) -> list[int]:
     return found
 
 
-_THEOREM_7, _THEOREM_8 = "wise-theorem-7", "wise-theorem-8"
+_THEOREM_7, _THEOREM_8, _LONG = "wise-theorem-7", "wise-theorem-8", "law-long"
 
 
 def family_settings() -> tuple[lower_bounds.Setting, lower_bounds.Setting]:
@@ -529,7 +551,7 @@ def slope_table(panel: Panel) -> Table:
         if panel.over == "rounds":
             row += [
                 f"{number_of(fit.first)} to {number_of(fit.last)}" if fit.points > 1 else "",
-                _bracketed(late_decay(points)),
+                _bracketed(late_decay(points, panel.fit_from)),
                 "" if gone is None else number_of(gone),
             ]
         if panel.bound is not None:
@@ -548,7 +570,7 @@ def slope_table(panel: Panel) -> Table:
             "gone from",
         ]
         note = "Regret in jobs; 95% intervals of each by itself (jackknife over runs for slopes). 'Gone' is where a mean is "
-        note += "first less than three standard errors above 0; fits end before."
+        note += "first less than two standard errors above 0; fits end before."
     else:
         columns = ["policy", f"regret at\nslack {first}", f"at slack {last}", "slope in ε"]
         note = "Regret in jobs; 95% intervals of each by itself (jackknife over runs for slopes)."
@@ -573,7 +595,7 @@ def sentences(panels: Mapping[str, Panel], verdicts: Sequence[Verdict], chosen: 
         if panel.over == "rounds":
             gone = [f"{LABELS[n]} from {number_of(at)}" for n in panel.points if (at := panel.gone(n)) is not None]
             if gone:
-                said.append(f"Regret is not told from 0 any more ({panel.words}): {', '.join(gone)}.")
+                said.append(f"Regret is not told from 0 ({panel.words}): {', '.join(gone)}.")
     if any(key in panels for key in ("law-theory", "slow-law-theory")):
         said.append(
             "The papers' radii are proofs' radii: their theorems begin to say something long after these horizons (see "
@@ -608,12 +630,13 @@ def run(request: Request) -> Outcome:
 
     chosen = choices(request)
     out = output_folder(request.out)
-    horizons = len(_horizons(FIRST_HORIZON, chosen.horizon, 2))
+    horizons = len(_horizons(FIRST_HORIZON, chosen.horizon, HORIZON_STEP))
     seventh, eighth = family_settings()
-    times = {float(t): t for t in _horizons(FIRST_HORIZON, chosen.family_horizon, 4)}
+    times = {float(t): t for t in _horizons(FIRST_HORIZON, chosen.family_horizon, HORIZON_STEP)}
     slacks = {e: chosen.family_slack_rounds for e in FAMILY_SLACKS if not short_of(e, chosen.family_slack_rounds)}
     total = 2 * (chosen.runs + chosen.theory_runs) * (1 + horizons)
-    total += chosen.slack_runs * len(SLACKS) + chosen.family_runs * (len(times) + len(slacks))
+    total += chosen.long_runs + chosen.slack_runs * len(SLACKS)
+    total += chosen.family_runs * len(times) + chosen.family_slack_runs * len(slacks)
     panels: dict[str, Panel] = {}
     with Progress(total, shown=request.progress) as progress:
         bench = Bench(request, out / "rows", progress)
@@ -625,9 +648,12 @@ def run(request: Request) -> Outcome:
                     key = f"{'slow-law' if slow else 'law'}-{radius}"
                     words = f"{kind}, {_RADIUS_WORDS[radius].format(chosen.radius)}"
                     panels[key] = bench.law(key, words, system, radius, chosen, runs)  # type: ignore[arg-type]
+        if chosen.long_runs:
+            panels[_LONG] = bench.longest(finite_law(chosen.law_seed, chosen.slack), chosen)
         if chosen.family_runs:
             panels[_THEOREM_7] = bench.family(seventh, times, chosen.family_runs, chosen)
-            panels[_THEOREM_8] = bench.family(eighth, slacks, chosen.family_runs, chosen)
+        if chosen.family_slack_runs:
+            panels[_THEOREM_8] = bench.family(eighth, slacks, chosen.family_slack_runs, chosen)
         if chosen.slack_runs:
             panels["law-slack"] = bench.slacks(lambda eps: finite_law(chosen.law_seed, eps), chosen)
         progress.begin("drawing")
@@ -653,7 +679,7 @@ def _as_json(panel: Panel) -> dict[str, Any]:
                 "x": points.x.tolist(),
                 "regret": [estimate_json(interval(column)) for column in points.values.T],
                 "slope": panel.slope(name)._asdict(),
-                "late_slope": late_decay(points)._asdict() if panel.over == "rounds" else None,
+                "late_slope": late_decay(points, panel.fit_from)._asdict() if panel.over == "rounds" else None,
                 "gone_from": panel.gone(name),
             }
             for name, points in panel.points.items()
