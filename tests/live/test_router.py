@@ -20,6 +20,7 @@ from queuewise.dispatch import Policy, greedy, lased
 from queuewise.dispatch.policy import Outcome, Seen, Ticket, elapsed
 from queuewise.live import CircuitSettings, NoServerError, Router, Server, steps
 from queuewise.live.router import REMEMBERED
+from tests.naive.live_router import NaiveServer, busy_time
 
 
 class Clock:
@@ -356,6 +357,40 @@ def test_a_failure_never_counts_as_fast_service() -> None:
         live.fail(ticket)
     assert before == pytest.approx(1.0)
     assert live.estimates()["a"]["rate"] < 0.6  # half of the requests fail: about half of the goodput
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_server_s_books_are_those_of_the_literal_twin(seed: int) -> None:
+    """Through changes of its rate both ways; silences are not looked at, since no requests come while it is."""
+    live, clock = router(
+        {"a": Server(2, rate=3.0)},
+        "greedy",
+        half_life=None,
+        change_threshold=10.0,
+        circuit=None,
+        failure_penalty=0.0,
+    )
+    twin = NaiveServer(10.0, done=4.0, busy=4.0 / 3.0)
+    rng = np.random.default_rng(seed)
+    events: list[tuple[float, int]] = []
+    seen = clock.now
+    for rate in (3.0, 0.5, 3.0, 9.0):
+        for _ in range(250):
+            tickets = [live.route() for _ in range(int(rng.integers(1, 4)))]
+            events += [(clock.now, 1)] * len(tickets)
+            for ticket in tickets:
+                clock.now += float(rng.exponential(1.0 / rate))
+                failed = rng.random() < 0.1
+                (live.cancel if failed else live.complete)(ticket)
+                twin.outcome(0.0 if failed else 1.0, busy_time(events, 2, seen, clock.now))
+                seen = clock.now
+                events.append((clock.now, -1))
+            events = []  # all have left
+    found = live.estimates()["a"]
+    assert (found["changes"], found["samples"]) == (twin.changes, pytest.approx(twin.done))
+    assert found["busy_time"] == pytest.approx(twin.busy)
+    assert live._fleet.learned[steps.SPREAD, 0, 0] == pytest.approx(twin.spread)
+    assert twin.changes >= 3
 
 
 # --- what policies know -----------------------------------------------------------------------------------------------

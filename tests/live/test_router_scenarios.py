@@ -99,7 +99,7 @@ def test_a_server_that_was_unlucky_once_is_tried_again(policy: str) -> None:
     backends = [steady(5), Backend([(0.0, 0.1), (2.0, 5.0)])]
     found = played(backends, 4.0, 2400, 3, LowestLatency, policy=policy)
     assert share(found["LowestLatency"], 1, 100, 600) < 0.02  # one sample, and never again, or almost
-    assert share(found["router"], 1, 100, 600) > 0.3
+    assert share(found["router"], 1, 100, 600) > 0.2
 
 
 @pytest.mark.parametrize(("rate", "fair"), [(1.0, 0.02), (8.0, 0.6)])

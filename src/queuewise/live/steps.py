@@ -52,13 +52,13 @@ CAPPED, PROBE, GIVEN = 100, 101, 102
 
 #: Fields of `Fleet.learned`, per class and server. DONE_WORK, BUSY : N and S, discounted, with what was believed beforehand ·
 #: OWN_DONE, OWN_BUSY : without that · SERVING, BEGAN : see above · LOAD : work in flight · COUNT : jobs in flight ·
-#: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block ·
-#: SPREAD : mean of twice the deviance of such blocks, about 1 for exponential service · TRIED : completions, never discounted ·
-#: CHANGES : how often it was found changed.
+#: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block, and
+#: of the one before · SPREAD : mean of twice the deviance of a block from the one before, about 1 for exponential service ·
+#: TRIED : completions, never discounted · CHANGES : how often it was found changed.
 DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SERVING, BEGAN, LOAD, COUNT = range(8)
-SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, LEARNED = 8, 11, 14, 16, 17, 18, 19
+SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, LEARNED = 8, 11, 14, 18, 19, 20, 21
 #: Of these, what was observed and is discounted.
-DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1, FIT, FIT + 1)
+DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1)
 
 #: Fields of `Fleet.servers`: jobs in flight, slots, explorations, the rate of a slot that was typed in (0: none).
 IN_FLIGHT, SLOTS, EXPLORED, TYPED, SERVERS = range(5)
@@ -76,7 +76,8 @@ FEWEST = 5.0
 SHIFT = 2.0
 #: SPREAD of a server that nothing is known of.
 FIRST_SPREAD = 2.0
-#: SPREAD, and what one block adds to the mean, is at most this: a block in which the server changed is not irregular service.
+#: SPREAD is at most this, and so is what one block adds to it: where a server has changed, service is not irregular. For the
+#: same reason a block is held against the one before, not against all: a change that is not found yet would hide itself.
 MOST_SPREAD = 10.0
 #: Completions after which a stretch without a verdict is given up: it would hide a change that comes later.
 LONGEST = 100.0
@@ -236,10 +237,17 @@ def _discount(fleet: Fleet, settings: Settings, lane: int, now: float) -> float:
 
 def _deviance(fleet: Fleet, lane: int, row: int, done: float, busy: float, more: float) -> float:
     """How badly `done` in `busy` time, which are part of N and S, and `more` busy time, which is not yet, fit the rest of N and
-    S: the logarithm of the likelihood ratio of two Poisson rates against one."""
+    S; 0 where that is too little."""
     old_done, old_busy = fleet.learned[DONE_WORK, lane, row] - done, fleet.learned[BUSY, lane, row] - busy
     busy += more
-    if old_done < FEWEST or old_busy <= 0.0 or busy <= 0.0:
+    if old_done < FEWEST:
+        return 0.0
+    return _apart(done, busy, old_done, old_busy)
+
+
+def _apart(done: float, busy: float, old_done: float, old_busy: float) -> float:
+    """The logarithm of the likelihood ratio of two Poisson rates against one."""
+    if old_busy <= 0.0 or busy <= 0.0 or old_done <= 0.0:
         return 0.0
     common = (old_done + done) / (old_busy + busy)
     deviance = old_done * math.log(old_done / old_busy / common)
@@ -321,9 +329,16 @@ def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: fl
     learned[FIT, lane, row] += done
     learned[FIT + 1, lane, row] += busy
     if learned[FIT, lane, row] >= BLOCK:
-        twice = 2.0 * _deviance(fleet, lane, row, learned[FIT, lane, row], learned[FIT + 1, lane, row], 0.0)
-        spread = learned[SPREAD, lane, row]
-        learned[SPREAD, lane, row] = spread + 0.1 * (min(twice, MOST_SPREAD) - spread)
+        if learned[FIT + 2, lane, row] > 0.0:
+            twice = 2.0 * _apart(
+                learned[FIT, lane, row],
+                learned[FIT + 1, lane, row],
+                learned[FIT + 2, lane, row],
+                learned[FIT + 3, lane, row],
+            )
+            spread = learned[SPREAD, lane, row]
+            learned[SPREAD, lane, row] = spread + 0.1 * (min(twice, MOST_SPREAD) - spread)
+        learned[FIT + 2, lane, row], learned[FIT + 3, lane, row] = learned[FIT, lane, row], learned[FIT + 1, lane, row]
         learned[FIT, lane, row], learned[FIT + 1, lane, row] = 0.0, 0.0
     return False
 
