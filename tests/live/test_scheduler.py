@@ -36,8 +36,12 @@ def scheduler(servers=SERVERS, *, job_features=1, **options) -> Scheduler:
 
 
 def exact(name: str) -> Policy:
-    policy = make(name, exploration=0.5) if name == "cqb_eta_2" else make(name)
-    return make(name, **{**policy.options, "estimator": "exact"}) if "estimator" in policy.defaults else policy
+    """A policy by its name, with the exact estimator or the one after a stroke."""
+    rule, _, estimator = name.partition("/")
+    options = {"exploration": 0.5} if rule == "cqb_eta_2" else {}
+    if estimator:
+        options["estimator"] = estimator
+    return make(rule, **options)
 
 
 def refused(status: str, call, *arguments, **options) -> str:
@@ -50,7 +54,9 @@ def refused(status: str, call, *arguments, **options) -> str:
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["wise", "cqb_opt", "cqb_eta_2", "acqb", "q_ucb", "q_ths"])
+@pytest.mark.parametrize(
+    "name", ["wise", "wise/scheduled", "wise/one_pass", "cqb_opt", "cqb_eta_2", "acqb/one_pass", "q_ucb", "q_ths"]
+)
 def test_decides_and_learns_as_the_policy_called_by_hand(name: str) -> None:
     """A thousand random happenings: several attempts in flight, workers that ask for themselves, outcomes out of order, lost
     leases and late reports. Both run interpreted, so that they agree to the last bit."""
@@ -169,6 +175,12 @@ def test_learns_which_server_suits_which_job() -> None:
         live.report(assignment, bool(rng.random() < (0.9 if fits else 0.2)))
     assert np.mean(right[200:]) > 0.9
     assert np.mean(right[200:]) > np.mean(right[:40])
+
+
+def test_a_policy_by_name_has_the_estimator_that_keeps_no_history() -> None:
+    assert scheduler(policy="cqb_opt")._policy.options["estimator"] == "one_pass"
+    assert scheduler(policy=make("cqb_opt"))._policy.options["estimator"] == "exact"
+    assert scheduler(policy="q_ucb")._policy.rule == "q_ucb"
 
 
 def test_a_newcomer_is_shown_once_in_order_of_arrival() -> None:

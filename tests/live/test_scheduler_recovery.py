@@ -30,7 +30,10 @@ class Clock:
 
 
 def policy(name: str):
-    return make(name, exploration=0.3) if name == "cqb_eta_2" else make(name)
+    """A policy by its name, with its estimator after a stroke."""
+    rule, _, estimator = name.partition("/")
+    options = {"estimator": estimator} if estimator else {}
+    return make(rule, exploration=0.3, **options) if rule == "cqb_eta_2" else make(rule, **options)
 
 
 def same(one: Scheduler, other: Scheduler) -> None:
@@ -90,7 +93,19 @@ def opened(path: Path, name: str, clock: Clock, **options) -> Scheduler:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["wise", "cqb_opt", "cqb_eta_2", "acqb", "q_ucb", "q_ths"])
+POLICIES = [
+    "wise",
+    "wise/scheduled",
+    "wise/one_pass",
+    "cqb_opt/one_pass",
+    "cqb_eta_2",
+    "acqb/one_pass",
+    "q_ucb",
+    "q_ths",
+]
+
+
+@pytest.mark.parametrize("name", POLICIES)
 def test_one_that_is_killed_after_every_few_calls_does_what_one_that_never_is_does(tmp_path, name: str) -> None:
     """Bit for bit: decisions, receipts, estimates, random stream."""
     clocks = Clock(), Clock()
@@ -137,7 +152,7 @@ def test_a_clean_close_leaves_nothing_to_play_again(tmp_path) -> None:
         scheduler.submit("x", [0.0, 0.0])
 
 
-@pytest.mark.parametrize("name", ["wise", "cqb_opt"])
+@pytest.mark.parametrize("name", ["wise", "cqb_opt", "wise/one_pass"])
 def test_more_jobs_and_attempts_than_there_was_room_for(tmp_path, name: str) -> None:
     """Slots and histories have grown, some of it after the last snapshot."""
     clock, rng, path = Clock(), np.random.default_rng(9), tmp_path / "state.db"
