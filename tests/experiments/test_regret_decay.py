@@ -25,6 +25,7 @@ from queuewise.experiments.papers._slopes import (
     dyadic,
     late_decay,
     middle,
+    reach,
     slope,
 )
 from queuewise.experiments.papers.regret_decay import NAMES, Bench, Panel, claims, finite_law, players, rate
@@ -138,21 +139,26 @@ def test_a_fit_ends_before_regret_is_gone() -> None:
     points = power(-0.5, noise=0.1)
     values = points.values.copy()
     rng = np.random.default_rng(2)
-    values[:, 6] = rng.normal(size=len(values))  # not told from 0
+    values[:, 6:8] = rng.normal(size=(len(values), 2))  # not told from 0
     gone = Points(T, values)
+    assert gone.usable.tolist() == [True] * 6 + [False] * 2 + [True]
     found = decay(gone, first=1.0)
     assert (found.first, found.last, found.points) == (T[0], T[5], 6)
     late = late_decay(gone, first=1.0)
     assert (late.first, late.last, late.points) == (T[6 - FEWEST], T[5], FEWEST)
-    # Where too few are left from `first` on, earlier ones are taken.
+    # Where too few are left from `first` on, earlier ones are taken, as far back as regret is told from 0.
     assert decay(gone, first=float(T[5])).first == decay(gone, first=float(T[6])).first == T[6 - FEWEST]
     assert decay(gone, first=float(T[1])).points == 5
-    # What was not told from 0 before `first` is not what has gone since.
-    assert (decay(gone, first=float(T[7])).first, decay(gone, first=float(T[7])).last) == (T[7], T[8])
+    assert math.isnan(decay(gone, first=float(T[7])).mean) and math.isnan(decay(gone, first=float(T[8])).mean)
+
+
+def test_one_point_of_bad_luck_ends_no_fit() -> None:
+    points = power(-0.5, noise=0.1)
     values = points.values.copy()
-    values[:, :2] = 0.0
-    assert decay(Points(T, values), first=float(T[3])).first == T[3]
-    assert decay(Points(T, values), first=float(T[7])).points == FEWEST
+    values[:, 3] = np.random.default_rng(2).normal(size=len(values))
+    found = decay(Points(T, values), first=1.0)
+    assert (found.first, found.last, found.points) == (T[0], T[-1], len(T) - 1)
+    assert reach(Points(T, values), 1.0) == len(T) and reach(Points(T, np.zeros_like(values)), 1.0) == 0
 
 
 @pytest.mark.parametrize("values", [np.zeros((20, 9)), np.ones((2, 9)), -np.ones((20, 9))])

@@ -3,8 +3,8 @@
 A run gives one number at every abscissa: regret averaged over the rounds from 2^k to 2^{k+1} − 1, say. The slope is that of the
 least-squares line through (log x, log mean), a point weighing as its relative precision. Three things are decided here:
 
-- *which points*: a mean has a logarithm where it is :data:`LEAST_Z` standard errors above 0. Along time the fit ends before
-  the first point that is not, since what lies behind it has no more to say than that regret is nearly gone.
+- *which points*: a mean has a logarithm where it is :data:`LEAST_Z` standard errors above 0. Along time the fit
+  ends where regret is nearly gone, since what lies behind has no more to say than that.
 - *which weights*: (mean/standard error)², but no point counts as known better than :data:`FLOOR`. No curve is a power law to
   that accuracy, and one early point should not outvote all later ones because it has less noise.
 - *which interval*: the jackknife over runs. Whole runs are left out, so that points of one run may depend on each other as they
@@ -136,32 +136,34 @@ def _line(x: Floats, total: Floats, squares: Floats, runs: int) -> tuple[Floats,
 
 
 def decay(points: Points, first: float, level: float = 0.95) -> Slope:
-    """The slope over time: from round `first` to the last point before regret is nearly gone. Where these are fewer than
-    :data:`FEWEST`, points before `first` are taken too, as far back as regret is told from 0."""
-    begin = int(np.searchsorted(points.x, first))
-    end = _reach(points, begin)
-    return slope(points, _stretch(points, min(begin, max(end - FEWEST, 0)), end), level)
+    """The slope over time: from round `first` to where regret is nearly gone (:func:`reach`). Where that is fewer than
+    :data:`FEWEST` points, earlier ones are taken too, as far back as regret is told from 0."""
+    return slope(points, _stretch(points, first), level)
 
 
 def late_decay(points: Points, first: float, level: float = 0.95) -> Slope:
     """The slope over the last :data:`FEWEST` points of the same."""
-    end = _reach(points, int(np.searchsorted(points.x, first)))
-    return slope(points, _stretch(points, max(end - FEWEST, 0), end), level)
+    chosen = _stretch(points, first)
+    chosen[np.flatnonzero(chosen)[:-FEWEST]] = False
+    return slope(points, chosen, level)
 
 
-def _reach(points: Points, begin: int) -> int:
-    """The first point from `begin` on that is not usable, or how many points there are."""
-    gone = np.flatnonzero(~points.usable[begin:])
-    return begin + int(gone[0]) if len(gone) else len(points.x)
+def reach(points: Points, first: float) -> int:
+    """How many points there are before regret is nearly gone: from x = `first` on, the stretch in which points that are told
+    from 0 outnumber the others by most. (One that is not, among many that are, is bad luck; one that is, among many that are
+    not, is good luck.)"""
+    begin = int(np.searchsorted(points.x, first))
+    lead = np.concatenate([[0], np.cumsum(np.where(points.usable[begin:], 1, -1))])
+    return begin + int(np.argmax(lead))
 
 
-def _stretch(points: Points, begin: int, end: int) -> NDArray[np.bool_]:
-    """The points from `begin` to `end` (excluded), without those before a last one that is not usable."""
-    unusable = np.flatnonzero(~points.usable[begin:end])
-    if len(unusable):
-        begin += int(unusable[-1]) + 1
+def _stretch(points: Points, first: float) -> NDArray[np.bool_]:
+    begin, end, usable = int(np.searchsorted(points.x, first)), reach(points, first), points.usable
     chosen = np.zeros(len(points.x), dtype=np.bool_)
-    chosen[begin:end] = True
+    chosen[begin:end] = usable[begin:end]
+    while chosen.sum() < FEWEST and begin > 0 and usable[begin - 1]:
+        begin -= 1
+        chosen[begin] = True
     return chosen
 
 

@@ -45,7 +45,7 @@ from ..report import interval as in_brackets
 from . import lower_bounds
 from ._report import finish
 from ._scheduling import LABELS
-from ._slopes import Floats, Points, Slope, decay, dyadic, late_decay, middle, slope
+from ._slopes import Floats, Points, Slope, decay, dyadic, late_decay, middle, reach, slope
 
 NAME = "regret-decay"
 REFERENCE = "WISE, Theorems 6 to 8; CQB-η-2, Theorem 5"
@@ -266,10 +266,9 @@ class Panel:
         return slope(self.points[name]) if self.over == "slack" else decay(self.points[name], self.fit_from)
 
     def gone(self, name: str) -> float | None:
-        """The first x from `fit_from` on at which regret is not told from 0; None where it always is."""
-        points = self.points[name]
-        lost = points.x[(points.x >= self.fit_from) & ~points.usable]
-        return float(lost[0]) if self.over == "rounds" and len(lost) else None
+        """The first x at which regret is nearly gone; None where it is told from 0 to the end."""
+        x, end = self.points[name].x, reach(self.points[name], self.fit_from)
+        return float(x[end]) if self.over == "rounds" and end < len(x) else None
 
 
 class Bench:
@@ -569,8 +568,8 @@ def slope_table(panel: Panel) -> Table:
             "slope of the\nlast four",
             "gone from",
         ]
-        note = "Regret in jobs; 95% intervals of each by itself (jackknife over runs for slopes). 'Gone' is where a mean is "
-        note += "first less than two standard errors above 0; fits end before."
+        note = "Regret in jobs; 95% intervals of each by itself (jackknife over runs for slopes). From where regret is 'gone' "
+        note += "most means are less than two standard errors above 0; fits end before."
     else:
         columns = ["policy", f"regret at\nslack {first}", f"at slack {last}", "slope in ε"]
         note = "Regret in jobs; 95% intervals of each by itself (jackknife over runs for slopes)."
