@@ -496,6 +496,18 @@ def test_servers_are_added_drained_and_removed_and_the_others_are_not_forgotten(
     assert live.estimates()["a"]["completions"] == 0
 
 
+def test_a_server_is_given_more_slots() -> None:
+    live, clock = router({"a": 1}, half_life=None, prior=1e-9)
+    first, second = live.route(), live.route()
+    clock.now += 2.0  # one in service
+    live.resize("a", 2)
+    clock.now += 3.0  # two
+    live.complete(first)
+    live.complete(second)
+    found = live.estimates()["a"]
+    assert (found["slots"], found["busy_time"]) == (2, pytest.approx(2.0 + 6.0))
+
+
 def test_many_servers_come_and_go() -> None:
     live, clock = router([f"s{i}" for i in range(40)], "lased")
     for i in range(30):
@@ -579,6 +591,16 @@ def test_shadow_mode_learns_from_another_s_choices_and_says_its_own() -> None:
     assert shadow["alike"] >= 190
     assert shadow["expected_delay_theirs"] > 2.0 * shadow["expected_delay_ours"]
     assert live.estimates()["slow"]["in_flight"] == 3
+
+
+def test_in_shadow_mode_a_circuit_closes_by_what_is_sent_anyway() -> None:
+    live, clock = router(["a", "b"], circuit=CircuitSettings(failures=1, pause=5.0, trials=1))
+    live.fail(live.watch("a"))
+    live.complete(live.watch("a"))
+    assert live.estimates()["a"]["state"] == "open"
+    clock.now += 5.0
+    live.complete(live.watch("a"))
+    assert live.estimates()["a"]["state"] == "up"
 
 
 @pytest.mark.parametrize("rule", ["jsq", "round_robin", "random"])
@@ -718,6 +740,8 @@ def test_what_a_router_is_asked_is_checked() -> None:
         (lambda: live.route(work=0.0), "work must be positive"),
         (lambda: live.route("chat"), "key: there is no class 'chat'; this router was given no classes"),
         (lambda: live.watch("aa"), "server: there is no server 'aa'"),
+        (lambda: live.route(avoid="a"), "avoid must be a list of servers"),
+        (lambda: live.resize("a", 0), "slots must be a whole number of at least 1"),
         (lambda: live.drain("x"), "server: there is no server 'x'"),
         (lambda: live.add("a"), "server: there is a server 'a' already"),
         (lambda: live.fail(ticket, "bored"), "kind must be one of 'error', 'refused', 'timeout'"),

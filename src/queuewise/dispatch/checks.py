@@ -213,6 +213,12 @@ class _Rehearsal:
         except (TypeError, ValueError) as error:
             raise _fail(self.policy, f"estimates() must fill rates and return (episode, within): {error}") from error
 
+    def drift(self) -> None:
+        """What a live router does: let it forget, and tell it what to believe of a server."""
+        self.policy.forget(self.params, self.state, 0.5)
+        if self.arrivals % 5 == 0:
+            self.call("believe", self.arrivals % self.shape.servers, 3.0, 1.5)
+
     def explain(self) -> None:
         """Ask for an explanation."""
         if self.policy.explain is not None and not isinstance(self.call("explain"), dict):
@@ -232,9 +238,12 @@ def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
 def _rehearsals(policy: Policy, system: System) -> None:
     rehearsal = _Rehearsal(policy, system)
     decisions = rehearsal.play()
-    for name, array in growing.flatten(rehearsal.state).items():
-        if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
-            raise _fail(policy, f"state must stay free of NaN whatever becomes of jobs, but {name} has some")
+    drifting = _Rehearsal(policy, system)
+    drifting.play(_Rehearsal.drift)
+    for state, whatever in ((rehearsal.state, "becomes of jobs"), (drifting.state, "it forgets and believes")):
+        for name, array in growing.flatten(state).items():
+            if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
+                raise _fail(policy, f"state must stay free of NaN whatever {whatever}, but {name} has some")
     for between, rule in (
         (None, "two runs with the same seed must be the same (use the stream, not a generator of your own)"),
         (_Rehearsal.save_and_restore, "a state that was saved and restored must decide as the one that was not"),

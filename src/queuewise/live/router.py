@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,6 +270,10 @@ class Router:
             event = Event(steps.JOIN, now, lane, member.row, work, 0, now, steps.GIVEN, work, number)
             self._lanes[lane](self._fleet, self._settings, event)
             self._take_off(member, lane, work, now, steps.GIVEN, number, instead)
+            if member.circuit is not None and member.circuit.wants_trial(now):
+                # Nobody sends trials here, so what is sent anyway is one.
+                member.circuit.trial_out = True
+                self._flights[number] = self._flights[number]._replace(reason=steps.PROBE)
         return Ticket(self, number, server, steps.GIVEN, now, key, work, instead)
 
     def complete(self, ticket: Ticket, work: float | None = None) -> bool:
@@ -352,6 +356,21 @@ class Router:
             self._member(name).draining = False
             self._rebuild()
 
+    def resize(self, name: str, slots: int) -> None:
+        """A server serves so many requests at a time from now on; what is known of a slot is kept."""
+        require_count("slots", slots)
+        with self._lock:
+            now = self._now()
+            member = self._member(name)
+            member.server = replace(member.server, slots=slots)
+            self._fleet.servers[steps.SLOTS, member.row] = slots
+            if self.classes:
+                self._divide(member, now)
+            else:
+                serving = min(float(self._fleet.servers[steps.IN_FLIGHT, member.row]), float(slots))
+                steps.serve(self._fleet, 0, member.row, serving, now)
+            self._rebuild()
+
     def reset(self, name: str) -> None:
         """A server was restarted or replaced: what is known of it is dropped, and its circuit closed."""
         with self._lock:
@@ -410,19 +429,18 @@ class Router:
         return found
 
     def report(self) -> dict[str, Any]:
-        """Counts of this router: decisions, explorations and those over their allowance, outcomes, tickets released twice, how
-        many are out, whether circuits are ignored (panic), which plain rule stands in, and the servers in use."""
+        """Counts of this router: decisions, also by reason, explorations and those over their allowance, outcomes, tickets
+        released twice and out, whether circuits are ignored (panic), which plain rule stands in, and the servers in use."""
         with self._lock:
             self._now()
-            servers, lanes = self._fleet.servers, self._fleet.lanes
-            decided = self._counts["decisions"]
-            explored = int(servers[steps.EXPLORED].sum())
+            decided, explored = self._counts["decisions"], self._counts["explore"]
             return {
                 "decisions": decided,
+                "why": {word: self._counts[word] for word in WORDS.values()},
                 "out": len(self._flights),
                 "explorations": explored,
                 "explore_share": explored / decided if decided else 0.0,
-                "explorations_over_allowance": int(lanes[steps.OVER].sum()),
+                "explorations_over_allowance": int(self._fleet.lanes[steps.OVER].sum()),
                 "outcomes": {end: self._counts[end] for end in ENDS},
                 "released_twice": self._counts["released_twice"],
                 "panic": self._panic,
@@ -612,6 +630,8 @@ class Router:
 
     def _unusual_choice(self, now: float, lane: int, work: float, avoid: Iterable[str]) -> tuple[int, int, str | None]:
         """(row, reason, instead) where somebody else chooses; row −1 where nobody does."""
+        if isinstance(avoid, str):
+            raise ValueError(f"avoid must be a list of servers, not {avoid!r}")
         avoided = set(avoid)
         for member in self._tripped:
             if member.circuit is not None and member.name not in avoided and member.circuit.wants_trial(now):
@@ -644,6 +664,7 @@ class Router:
     ) -> None:
         self._flights[number] = _Flight(member, lane, work, now, reason)
         self._counts["decisions"] += 1
+        self._counts[WORDS.get(reason, "exploit")] += 1
         self._decisions.append((number, now, member.name, reason, lane, work, instead))
         if self.classes:
             member.flights[number] = lane
