@@ -178,7 +178,9 @@ def test_learns_which_server_suits_which_job() -> None:
 
 
 def test_a_policy_by_name_has_the_estimator_that_keeps_no_history() -> None:
-    assert scheduler(policy="cqb_opt")._policy.options["estimator"] == "one_pass"
+    for name in ("wise", "cqb_opt", "acqb"):
+        options = scheduler(policy=name)._policy.options
+        assert (options["estimator"], options["growth"]) == ("one_pass", 1.0)
     assert scheduler(policy=make("cqb_opt"))._policy.options["estimator"] == "exact"
     assert scheduler(policy="q_ucb")._policy.rule == "q_ucb"
 
@@ -447,6 +449,8 @@ def test_bad_options_are_refused() -> None:
         ({"policy": "wize"}, "did you mean 'wise'"),
         ({"policy": "oracle"}, "true probabilities"),
         ({"policy": 3}, "policy"),
+        ({"policy": make("wise", radius=-1.0)}, "wise: radius"),
+        ({"policy": "cqb_eta_2"}, "exploration"),
         ({"job_features": None}, "job_features or pair_features"),
         ({"pair_features": 2}, "job_features or pair_features"),
         ({"job_features": 1.5}, "job_features"),
@@ -462,8 +466,9 @@ def test_bad_options_are_refused() -> None:
         ({"durability": "none"}, "durability"),
         ({"spare": -1}, "spare"),
     ):
-        with pytest.raises(ValueError, match=word):
+        with pytest.raises(ValueError, match=word) as caught:
             Scheduler(**{"servers": SERVERS, "job_features": 1, **options})
+        assert caught.value.status == "bad_option"
 
 
 def test_long_features_are_shrunk_where_asked() -> None:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from .._version import VERSION
 from .book import FINAL, Event, Kind
-from .errors import StoreError
+from .errors import Refused, StoreError
 
 if sys.platform == "win32":
     import msvcrt
@@ -215,6 +215,7 @@ class Store:
     Raises
     ------
     StoreError : the file is locked, damaged, of a later version, of another program, or cannot be opened.
+    Refused : no such durability.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class Store:
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> None:
         if durability not in DURABILITY:
-            raise ValueError(f"durability: must be one of {sorted(DURABILITY)}, not {durability!r}")
+            raise Refused("bad_option", f"durability: must be one of {sorted(DURABILITY)}, not {durability!r}")
         self.path = None if path is None else Path(path).resolve()  # one lock, whatever link leads here
         self._process = os.getpid()
         self._lock = None if self.path is None else _Lock(self.path)
