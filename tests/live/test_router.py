@@ -448,6 +448,63 @@ def test_a_policy_that_numba_refuses_routes_all_the_same() -> None:
     assert first.server != second.server or first.released
 
 
+@pytest.mark.parametrize("policy", ["optimistic_sed", "lased", "thompson_sed", "power_of_d"])
+@pytest.mark.parametrize("classes", [(), ("x", "y")])
+def test_whatever_is_done_in_whatever_order_the_books_are_right(policy: str, classes: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(11)
+    live, clock = router(["s0", "s1", "s2"], policy, classes=classes, half_life=30.0, expire_after=40.0)
+    out: list[Any] = []
+    added = 3
+    for _ in range(1500):
+        clock.now += float(rng.exponential(0.3))
+        what = int(rng.integers(100))
+        key = str(rng.choice(classes)) if classes else None
+        names = live.servers
+        name = str(rng.choice(names)) if names else "s0"
+        try:
+            if what < 45:
+                out.append(live.route(key, work=float(rng.choice([1.0, 1.0, 0.3, 5.0]))))
+            elif what < 85 and out:
+                ticket = out.pop(int(rng.integers(len(out))))
+                end = int(rng.integers(5))
+                [live.complete, live.complete, live.fail, live.cancel, lambda t: live.fail(t, "timeout")][end](ticket)
+            elif what < 87 and names:
+                out.append(live.watch(name, key))
+            elif what < 89:
+                live.add(f"s{added}", int(rng.integers(1, 4)))
+                added += 1
+            elif what < 91 and len(names) > 1:
+                live.remove(name)
+            elif what < 93:
+                live.drain(name)
+            elif what < 95:
+                live.resume(name)
+            elif what == 95:
+                live.reset(name)
+            elif what == 96:
+                live.override([None, "jsq", "random", "round_robin"][int(rng.integers(4))])  # type: ignore[func-returns-value]
+            elif what == 97:
+                live.resize(name, int(rng.integers(1, 4)))
+            elif what == 98:
+                assert set(live.restore(*live.snapshot())) == set(live.servers)
+            elif out:
+                live.explain(out[-1])
+        except NoServerError:
+            assert not live.report()["usable"]
+        held = [ticket for ticket in out if not ticket.released]
+        report, found = live.report(), live.estimates()
+        assert report["out"] == len(held)
+        assert all(one["in_flight"] >= 0 for one in found.values())
+        assert sum(one["in_flight"] for one in found.values()) <= len(held)
+        learned = live._fleet.learned
+        assert np.isfinite(learned).all()
+        assert (learned[[steps.DONE_WORK, steps.BUSY, steps.COUNT, steps.SERVING]] >= 0.0).all()
+        assert (learned[steps.LOAD] >= -1e-9).all()
+        serving = learned[steps.SERVING].sum(axis=0)
+        assert serving == pytest.approx(np.minimum(live._fleet.servers[0], live._fleet.servers[1]), abs=1e-9)
+    assert report["decisions"] > 500
+
+
 def test_own_dispatches_count_at_once_and_ties_are_random() -> None:
     """No herd: a burst before anything comes back spreads evenly, in no fixed order."""
     firsts = set()

@@ -54,28 +54,42 @@ def live_policy(policy: str | Policy) -> Policy:
 
 
 class Lane:
-    """The policy of one class of jobs. `stream` : its randomness, kept when it is started anew."""
+    """The policy of one class of jobs. `stream` : its randomness, kept when it is started anew · `rule` : the policy in use. A
+    policy that cannot do with the servers that are left (best of two, and one is left) is replaced by the shortest queue until
+    it can again: what opens a circuit must not stop the routing."""
 
     def __init__(self, policy: Policy, seed: int, number: int, compiled: bool) -> None:
-        self.policy = policy
+        self.policy = self.rule = policy
         self.number = number
         self.stream = policy_stream(seed, number, policy.name)
         self.params: Any = None
         self.state: Any = None
-        self._program: Any = None
         self._plain = not compiled
+        self._begun = False
         self._call: Callable[..., tuple[int, int, float]] | None = None
-        self._bound = {**policy.functions, "forget": policy.forget, "believe": policy.believe}
 
     def begin(self, fleet: Fleet, settings: Settings, rates: NDArray[np.float64]) -> None:
-        """Start the policy anew for the places of a fleet. `rates` : float64[n], what is believed of each, per slot."""
+        """Start the policy anew for the places of a fleet. `rates` : float64[n], what is believed of each, per slot.
+
+        Raises ValueError, the first time only, where the policy's options do not suit these servers."""
+        self.rule = self.policy
+        try:
+            self._begin(fleet, settings, rates)
+        except ValueError:
+            if not self._begun:
+                raise
+            self.rule = make("jsq", ties="random")
+            self._begin(fleet, settings, rates)
+        self._begun = True
+
+    def _begin(self, fleet: Fleet, settings: Settings, rates: NDArray[np.float64]) -> None:
         n = len(fleet.rows)
         true = rates.copy() if self.policy.clairvoyant else np.full(n, math.nan)
         shape = Shape(n, fleet.slots.copy(), math.nan, true, rates.copy(), MOST_IN_SYSTEM)
         with np.errstate(over="ignore"):
             try:
-                self.params = self.policy.configure(self.policy.options, shape)
-                self.state = self.policy.start(self.params, shape, self.stream)
+                self.params = self.rule.configure(self.rule.options, shape)
+                self.state = self.rule.start(self.params, shape, self.stream)
             except ValueError as error:
                 raise ValueError(f"{self.policy.name}: {error}") from error
         event = Event(steps.RECALL, 0.0, self.number, -1, 1.0, 0, 0.0, 0, 1.0, 0)
@@ -103,12 +117,13 @@ class Lane:
 
     def _entry(self, arguments: tuple[Any, ...]) -> Callable[..., tuple[int, int, float]]:
         """The program for arguments of these types: lean, else compiled as usual, else plain Python with a warning."""
+        bound = {**self.rule.functions, "forget": self.rule.forget, "believe": self.rule.believe}
         ways = [] if self._plain else [True, False]
-        if ways and _compile.calls_compiled(self._bound.values()):
+        if ways and _compile.calls_compiled(bound.values()):
             ways = [False]
         refusal: Exception | None = None
         for lean in ways:
-            program = _compile.program(steps.step, self._bound, lean=lean)
+            program = _compile.program(steps.step, bound, lean=lean)
             if program in REFUSED:
                 refusal = REFUSED[program]
                 continue
@@ -124,7 +139,7 @@ class Lane:
                 stacklevel=2,
             )
         self._plain = True
-        plain = _compile.interpreted(steps.step, self._bound)
+        plain = _compile.interpreted(steps.step, bound)
 
         def call(*arguments: Any) -> tuple[int, int, float]:
             with np.errstate(over="ignore"):  # the random stream's arithmetic wraps around by design

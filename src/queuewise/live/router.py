@@ -486,10 +486,10 @@ class Router:
                     for place, row in enumerate(self._fleet.rows)
                 }
             lane = self._lanes[self._lane(ticket.key)]
-            if lane.policy.explain is not None and len(self._fleet.rows):
+            if lane.rule.explain is not None and len(self._fleet.rows):
                 names = [self._name(int(row)) for row in self._fleet.rows]
-                said = lane.policy.explain(lane.params, lane.state, self._seen(lane.number, now))
-                found["policy"] = {"rule": lane.policy.label, "servers": names, **said}
+                said = lane.rule.explain(lane.params, lane.state, self._seen(lane.number, now))
+                found["policy"] = {"rule": lane.rule.label, "servers": names, **said}
             return found
 
     # --- to disk and back ---------------------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ YOUTH, BLOCK = 32.0, 16.0
 FEWEST = 5.0
 #: How many times slower or faster a server is that a stretch is kept for.
 SHIFT = 2.0
+#: Busy time of a completion at least, since clocks have a resolution and rates are finite.
+TICK = 1e-9
 #: SPREAD of a server that nothing is known of.
 FIRST_SPREAD = 2.0
 #: SPREAD is at most this, and so is what one block adds to it: where a server has changed, service is not irregular. For the
@@ -434,6 +436,7 @@ def _leave(fleet: Fleet, settings: Settings, event: Event) -> float:
     done = 0.0
     if event.kind == DONE:
         done = event.done
+        busy = max(busy, TICK)
         learned[TRIED, lane, row] += 1.0
     elif event.kind == FAILED:
         rate = _rate(fleet, lane, row)
