@@ -423,6 +423,7 @@ def test_bad_input_is_refused_in_one_sentence_and_changes_nothing() -> None:
     refused("bad_option", live.submit, "y", [0.0, 0.0], deadline=-1.0)
     refused("unknown_server", live.submit, "y", [0.0, 0.0], servers=["z"])
     assert "already a job 'x'" in refused("duplicate_job", live.submit, "x", [0.0, 0.0])
+    refused("bad_option", live.submit_many, ["yz"])
     refused("duplicate_job", live.submit_many, [("y", [0.0, 0.0]), ("y", [0.0, 0.0])])
     refused("duplicate_job", live.submit_many, [("y", [0.0, 0.0]), ("x", [0.0, 0.0])])
     assert "there are a, b, c" in refused("unknown_server", live.next, "z")

@@ -473,7 +473,11 @@ class Scheduler:
 
     def submit_many(self, jobs: Iterable[tuple[str, Any]], *, deadline: float | None = None) -> int:
         """Several jobs (id, features) in one transaction: all or none. Returns how many. Raises as :meth:`submit`."""
-        found = [(job_id, self._read_job(job_id, features, deadline, None)) for job_id, features in jobs]
+        found = []
+        for pair in jobs:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise Refused("bad_option", f"jobs: must be pairs (job_id, features), not {type(pair).__name__}")
+            found.append((pair[0], self._read_job(pair[0], pair[1], deadline, None)))
         with self._working() as batch:
             seen: set[str] = set()
             for job_id, _ in found:
