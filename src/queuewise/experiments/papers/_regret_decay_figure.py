@@ -167,7 +167,7 @@ def draw_slopes(panels: Mapping[str, Panel], out: Path) -> list[Path]:
     if not shown:
         return []
     width = 2.2 * len(shown) + 1.5
-    figure = new_figure(width, 4.8, layout=None)
+    figure = new_figure(width, 5.0, layout=None)
     axis = figure.add_axes((0.8 / width, 0.255, 1.0 - 1.35 / width, 0.645))
     ends = [-0.6, 0.0]
     for place, panel in enumerate(shown):
@@ -200,7 +200,7 @@ def draw_slopes(panels: Mapping[str, Panel], out: Path) -> list[Path]:
     axis.axhline(0.0, color="black", linewidth=0.6)
     axis.set_xlim(-0.5, len(shown) - 0.5)
     axis.set_ylim(min(ends) - 0.1, max(ends) + 0.1)
-    axis.set_xticks(range(len(shown)), [_folded(panel.words) for panel in shown])
+    axis.set_xticks(range(len(shown)), [panel.words.replace(", ", ",\n") for panel in shown])
     axis.set_ylabel("slope of log regret on log t", fontsize=10)
     axis.tick_params(labelsize=8.5)
     title = "Slopes with their 95% intervals: of the whole fit (filled), of its last four points (hollow)"
