@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> None:
         "scheduling": scheduling.sections(literal, long),
         "dispatch": dispatch.sections(long),
         "exact": exact.sections(),
-        "live_router": live_router.sections(),
+        "live_router": live_router.sections(long),
         "live_scheduler": live_scheduler.sections(),
     }
     everything = {f"{wing}.{name}": section for wing, found in wings.items() for name, section in found.items()}

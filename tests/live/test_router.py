@@ -822,7 +822,7 @@ def test_a_clock_that_runs_back_stands_still() -> None:
     ticket = live.route()
     clock.now -= 50.0
     live.complete(ticket)
-    assert live.estimates()["a"]["busy_time"] == 0.0
+    assert 0.0 < live.estimates()["a"]["busy_time"] < 1e-6
 
 
 def test_it_is_quick_enough_to_forget_about() -> None:
