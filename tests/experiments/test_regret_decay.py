@@ -383,7 +383,7 @@ def test_a_small_reproduction_writes_its_files(tmp_path: Path) -> None:
         assert f"<!-- {text} -->" in drawing
     page = (tmp_path / "claims.md").read_text()
     assert "Theorem 8 has no family at slack 0.2 (above 1/8), and none at 0.1, 0.05, 0.025, 0.0125" in page
-    assert "contradicts no theorem" in page
+    assert "neither support nor contradict one" in page
     for table in outcome.tables:
         assert table.text(width=120)
     assert all(isinstance(verdict.verdict, str) for verdict in outcome.verdicts)

@@ -31,8 +31,8 @@ Floats = NDArray[np.float64]
 LEAST_Z = 2.0
 #: Relative error below which precision brings a point no further weight.
 FLOOR = 0.05
-#: Fewest points of a fit, and how many the slope at the end is fitted to.
-FEWEST = 4
+#: Fewest points of a slope; how many there are if need be by earlier ones, and in the slope at the end.
+LEAST_FIT, FEWEST = 3, 4
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ def slope(points: Points, chosen: NDArray[np.bool_] | None = None, level: float 
     Returns
     -------
     Slope
-        Of NaN, with the whole line as its interval, where fewer than two points are left or fewer than three runs.
+        Of NaN, with the whole line as its interval, where fewer than three points are left or fewer than three runs.
     """
     fitted = points.usable if chosen is None else points.usable & chosen
     runs = len(points.values)
-    if fitted.sum() < 2 or runs < 3:
+    if fitted.sum() < LEAST_FIT or runs < 3:
         return Slope(math.nan, -math.inf, math.inf, math.nan, 1, math.nan, math.nan, int(fitted.sum()), math.nan)
     x, values = np.log(points.x[fitted]), points.values[:, fitted]
     total, squares = values.sum(axis=0), np.square(values).sum(axis=0)

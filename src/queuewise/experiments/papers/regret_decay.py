@@ -66,8 +66,6 @@ FIRST_HORIZON, HORIZON_STEP, FIRST_WINDOW = 256, 4, 16
 #: How far a fitted slope may miss a rate that is claimed up to logarithms: 0.1 is one factor ln t from 10³ to 10⁵. And how far
 #: one in ε may.
 ROOM, SLACK_ROOM = 0.1, 0.2
-#: Fewest points of a slope that a claim is judged by.
-LEAST_FIT = 3
 #: Queue lengths in memory at a time.
 _NUMBERS = 12_000_000
 
@@ -525,7 +523,7 @@ def rate(panel: Panel, name: str, bound: float, direction: Literal["below", "abo
     """
     points, fit = panel.points[name], panel.slope(name)
     label = f"{LABELS[name]}, {panel.words}"
-    if fit.points >= LEAST_FIT:
+    if math.isfinite(fit.mean):
         return Part(label, [fit], bound, direction)
     scaled = points.values * points.x**-bound
     return Part(f"{label}, by its ends", [interval(scaled[:, -1] - scaled[:, 0])], 0.0, direction)
@@ -599,7 +597,7 @@ def sentences(panels: Mapping[str, Panel], verdicts: Sequence[Verdict], chosen: 
     if any(key in panels for key in ("law-theory", "slow-law-theory")):
         said.append(
             "The papers' radii are proofs' radii: their theorems begin to say something long after these horizons (see "
-            "`queuewise bounds`), so a slope above a claimed one contradicts no theorem."
+            "`queuewise bounds`), so slopes here neither support nor contradict one."
         )
     if "law-slack" in panels:
         missed = [f"{eps:g}" for eps in SLACKS if short_of(eps, chosen.slack_rounds)]
