@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from queuewise.live import store
 from queuewise.live.errors import Refused, StoreError
 from queuewise.live.scheduler import Scheduler
 from queuewise.scheduling.policies import make
@@ -358,20 +359,54 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path) -> None:
 def test_a_snapshot_without_room_is_left_out(tmp_path) -> None:
     clock = Clock()
     scheduler = opened(tmp_path / "state.db", "cqb_opt", clock, snapshot_every=5)
-    original = scheduler._store._write_snapshot
+    original = scheduler._store.write_snapshot
 
-    def full(*arguments) -> None:
+    def full(*arguments, **options) -> None:
         raise StoreError("full", "no room")
 
-    scheduler._store._write_snapshot = full
+    scheduler._store.write_snapshot = full
     for job in range(20):
         scheduler.submit(str(job), [0.0, 0.0])
     assert list(scheduler._store.snapshots()) == [] and scheduler.counts() == {"waiting": 20}
-    scheduler._store._write_snapshot = original
+    with pytest.raises(StoreError, match="no room"):  # who asks for one is told
+        scheduler.snapshot()
+    scheduler._store.write_snapshot = original
     for job in range(20, 30):
         scheduler.submit(str(job), [0.0, 0.0])
     assert list(scheduler._store.snapshots())
     drop(scheduler)
+
+
+def test_whatever_fails_in_a_snapshot_what_was_committed_counts(tmp_path, monkeypatch) -> None:
+    clock = Clock()
+    scheduler = opened(tmp_path / "state.db", "q_ucb", clock, snapshot_every=1)
+
+    def pack(arrays) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(store, "pack", pack)
+    for job in range(3):
+        scheduler.submit(str(job), [0.0, 0.0])
+    assert scheduler.counts() == {"waiting": 3} and scheduler._book.learner.jobs == 3
+    with pytest.raises(MemoryError):
+        scheduler.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "state.db", "q_ucb", clock) as again:  # the file was released
+        assert again.counts() == {"waiting": 3} and again.diverged == 0
+
+
+def test_an_explicit_snapshot_forgets_finished_jobs_too() -> None:
+    clock = Clock()
+    scheduler = Scheduler(["a"], job_features=0, policy="q_ucb", clock=clock, keep_finished=10.0, compiled=False)
+    scheduler.submit("x")
+    scheduler.report(scheduler.next(), True)
+    for _ in range(3):
+        clock.now += 20.0
+        scheduler.add_server("a")
+        scheduler.submit(str(clock.now))
+        scheduler.snapshot()
+    assert scheduler.counts() == {"waiting": 3}
+    scheduler.close()
 
 
 def test_all_who_wait_for_a_commit_that_fails_are_told(tmp_path) -> None:
@@ -380,13 +415,13 @@ def test_all_who_wait_for_a_commit_that_fails_are_told(tmp_path) -> None:
     scheduler = opened(tmp_path / "state.db", "q_ucb", clock)
     original, entered, leave, sizes = scheduler._store.write, threading.Event(), threading.Event(), []
 
-    def slow(entries, snapshot=None, *, keep=None) -> None:
+    def slow(entries) -> None:
         sizes.append(len(entries))
         entered.set()
         assert leave.wait(30)
         if len(sizes) == 1:
             raise StoreError("failed", "the disk is gone")
-        original(entries, snapshot, keep=keep)
+        original(entries)
 
     scheduler._store.write = slow
     told = []
@@ -503,10 +538,10 @@ def test_an_error_of_one_caller_leaves_what_is_being_written_alone(tmp_path) -> 
     )
     original, entered, leave, told = scheduler._store.write, threading.Event(), threading.Event(), []
 
-    def slow(entries, snapshot=None, *, keep=None) -> None:
+    def slow(entries) -> None:
         entered.set()
         assert leave.wait(30)
-        original(entries, snapshot, keep=keep)
+        original(entries)
 
     def submit(name: str) -> None:
         try:

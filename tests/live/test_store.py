@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -202,7 +204,9 @@ def snapshot(event: int, taken: float = 0.0) -> Snapshot:
 def test_two_snapshots_are_kept_with_the_events_after_the_older(tmp_path) -> None:
     store = Store(tmp_path / "state.db")
     for number in range(1, 41):
-        store.write([submitted(number, number, str(number))], snapshot(number) if number % 10 == 0 else None)
+        store.write([submitted(number, number, str(number))])
+        if number % 10 == 0:
+            store.write_snapshot(snapshot(number))
     assert [kept.event for kept in store.snapshots()] == [40, 30]
     assert [kept.event for kept in store.snapshots(40)] == [30]
     assert [event.number for event in store.events(0)] == list(range(31, 41))
@@ -213,8 +217,9 @@ def test_two_snapshots_are_kept_with_the_events_after_the_older(tmp_path) -> Non
 def test_a_snapshot_that_cannot_be_read_is_passed_over(tmp_path) -> None:
     path = tmp_path / "state.db"
     store = Store(path)
-    store.write([submitted(1, 1, "x")], snapshot(1))
-    store.write([submitted(2, 2, "y")], snapshot(2))
+    store.write([submitted(1, 1, "x"), submitted(2, 2, "y")])
+    for event in (1, 2):
+        store.write_snapshot(snapshot(event))
     store.close()
     connection = sqlite3.connect(path)
     data = bytearray(connection.execute("SELECT arrays FROM snapshots WHERE event = 2").fetchone()[0])
@@ -224,6 +229,17 @@ def test_a_snapshot_that_cannot_be_read_is_passed_over(tmp_path) -> None:
     connection.close()
     store = Store(path)
     assert [kept.event for kept in store.snapshots()] == [1]
+    store.close()
+
+
+def test_a_snapshot_that_is_replaced_while_others_are_read_is_passed_over() -> None:
+    store = Store(None)
+    for event in (1, 2):
+        store.write_snapshot(snapshot(event))
+    reading = store.snapshots()
+    assert next(reading).event == 2
+    store.write_snapshot(snapshot(3))
+    assert list(reading) == []
     store.close()
 
 
@@ -240,10 +256,9 @@ def test_finished_jobs_are_forgotten_only_when_no_event_speaks_of_them(tmp_path)
     store.write([submitted(1, 1, "x"), issued(2, 1, 1)])
     store.write([Entry(Event(3, Kind.ANSWERED, 4.0, 1, 1, 0, True, "done"))])
     store.write([submitted(4, 2, "y"), issued(5, 2, 2)])
-    store.write([], None)
     for event, taken in ((5, 10.0), (6, 100.0), (7, 200.0)):
-        store.write([Entry(Event(event + 1, Kind.SERVER, taken, server=0, success=True), "a")], keep=50.0)
-        store.write([], snapshot(event, taken), keep=50.0)
+        store.write([Entry(Event(event + 1, Kind.SERVER, taken, server=0, success=True), "a")])
+        store.write_snapshot(snapshot(event, taken), keep=50.0)
         assert (store.job_by_id("x") is None) == (event > 5)
     assert store.attempt(1) is None and store.attempts_of(1) == []
     assert store.job_by_id("y").status == "running", "never what is not finished"
@@ -254,6 +269,27 @@ def test_a_closed_store_says_so(tmp_path) -> None:
     store = Store(tmp_path / "state.db")
     store.close()
     assert fails("closed", store.write, [submitted(1, 1, "x")]) == fails("closed", store.meta)
+
+
+def test_one_that_waited_while_the_store_was_closed_is_told_so(tmp_path) -> None:
+    store = Store(tmp_path / "state.db")
+    told, begun = [], threading.Event()
+
+    def write() -> None:
+        begun.set()
+        try:
+            store.write([submitted(1, 1, "x")])
+        except Exception as error:
+            told.append(error)
+
+    thread = threading.Thread(target=write)
+    with store._writing:
+        thread.start()
+        assert begun.wait(30)
+        time.sleep(0.05)  # it waits for the lock by now
+        store._close()
+    thread.join(30)
+    assert [(type(error), error.status) for error in told] == [(StoreError, "closed")]
 
 
 @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])

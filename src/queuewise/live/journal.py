@@ -11,6 +11,7 @@ disagree.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -76,13 +77,19 @@ class Journal:
             batch, self._open = self._open, Batch()
         try:
             if batch.entries:
-                self._store.write(batch.entries, batch.snapshot, keep=self._keep)
+                self._store.write(batch.entries)
             batch.done = True
         except BaseException as error:
             with self._lock:
                 batch.error = self.abandon(error)
             if not isinstance(error, Exception):
                 raise
+            return
+        if batch.snapshot is not None:
+            with contextlib.suppress(
+                Exception
+            ):  # what was acknowledged is on disk; the next snapshot holds this one too
+                self._store.write_snapshot(batch.snapshot, keep=self._keep)
 
     def abandon(self, error: BaseException) -> StoreError:
         """Under the lock: nothing of the open batch is kept, and its callers will hear so."""

@@ -170,7 +170,7 @@ class Scheduler:
         )
         self._snapshot_every = arguments.count("snapshot_every", snapshot_every, 1)
         self._snapshot_seconds = arguments.seconds("snapshot_seconds", snapshot_seconds)
-        keep = None if keep_finished is None else arguments.seconds("keep_finished", keep_finished)
+        self._keep = None if keep_finished is None else arguments.seconds("keep_finished", keep_finished)
         self._clock, self._compiled, self._seed = clock, compiled, arguments.count("seed", seed, 0)
         self._policy = _default(policy) if isinstance(policy, str) else policy
         if not isinstance(self._policy, Policy):
@@ -193,7 +193,7 @@ class Scheduler:
             if there > places:  # whoever is not in the list keeps a place, and gets no jobs
                 self._plan(there, layout, bound, horizon)
             self._recovery = Recovery(self._store, self._layout, self._policy, self._shape, self._seed, self._compiled)
-            self._journal = Journal(self._store, self._lock, self._behind, keep)
+            self._journal = Journal(self._store, self._lock, self._behind, self._keep)
             self._names: list[str] = []
             self._places: dict[str, int] = {}
             self._slots = np.ones(self._layout.servers, dtype=np.int64)
@@ -816,11 +816,13 @@ class Scheduler:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> None:
-        """Write a snapshot now, so that the next start has nothing to play again."""
+        """Write a snapshot now, so that the next start has nothing to play again, and forget what `keep_finished` says.
+
+        Raises StoreError, ``full`` among others, where it cannot be written; nothing else is lost then."""
         with self._working() as batch:
             state = self._snapshot()
         self._journal.commit(batch)
-        self._store.write((), state)
+        self._store.write_snapshot(state, keep=self._keep)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """A copy of all that is known, as named arrays; what the policy has learned is under ``learner.state.``."""
@@ -828,10 +830,12 @@ class Scheduler:
             return self._book.arrays()
 
     def close(self) -> None:
-        """Write a snapshot and release the state file. May be called twice."""
-        with contextlib.suppress(StoreError):
-            self.snapshot()
-        self._store.close()
+        """Write a snapshot, if there is room for it, and release the state file. May be called twice."""
+        try:
+            with contextlib.suppress(StoreError):
+                self.snapshot()
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Scheduler:
         return self

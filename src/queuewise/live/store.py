@@ -279,15 +279,16 @@ class Store:
             connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def _clear(self, what: str) -> Iterator[None]:
-        """SQLite's errors as ours."""
-        if self._closed:
-            raise StoreError("closed", "the scheduler has been closed")
-        if os.getpid() != self._process:
+    def _clear(self, what: str, lock: contextlib.AbstractContextManager[Any] | None = None) -> Iterator[None]:
+        """Under a lock, SQLite's errors as ours. Whoever waited for the lock may find the store closed."""
+        if os.getpid() != self._process:  # first: a thread that is not there any more may hold the lock
             raise StoreError("closed", "a scheduler does not follow into a forked process; open one there, elsewhere")
         where = "memory" if self.path is None else str(self.path)
         try:
-            yield
+            with lock or contextlib.nullcontext():
+                if self._closed:
+                    raise StoreError("closed", "the scheduler has been closed")
+                yield
         except sqlite3.Error as error:
             name = str(getattr(error, "sqlite_errorname", "") or "")
             if name.startswith("SQLITE_FULL"):
@@ -301,16 +302,20 @@ class Store:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def write(self, entries: Sequence[Entry], snapshot: Snapshot | None = None, *, keep: float | None = None) -> None:
-        """Commit events in one transaction, all or none; then, if given, a snapshot, and remove what it makes superfluous:
-        events before the older of the snapshots kept and, unless `keep` is None, jobs finished more than `keep` seconds before.
-
-        Raises StoreError; nothing is written then. A snapshot for which there is no room is left out."""
-        with self._clear("write to"), self._writing:
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Commit events in one transaction, all or none. Raises StoreError; nothing is written then."""
+        with self._clear("write to", self._writing):
             self._transaction(lambda: self._write(entries))
-        if snapshot is not None:
-            with contextlib.suppress(StoreError):
-                self._write_snapshot(snapshot, keep)
+
+    def write_snapshot(self, snapshot: Snapshot, *, keep: float | None = None) -> None:
+        """Commit a snapshot of events that are committed, and remove what it makes superfluous: events before the older of the
+        snapshots kept and, unless `keep` is None, jobs finished more than `keep` seconds before.
+
+        Raises StoreError; nothing is written or removed then."""
+        data = pack(snapshot.arrays)
+        row = (snapshot.event, snapshot.taken, SNAPSHOT_FORMAT, hashlib.sha256(data).digest(), data)
+        with self._clear("write to", self._writing):
+            self._transaction(lambda: self._replace_snapshot(row, keep))
 
     def _transaction(self, body: Callable[[], None]) -> None:
         self._writer.execute("BEGIN IMMEDIATE")
@@ -362,12 +367,6 @@ class Store:
             else:
                 execute("UPDATE jobs SET status = ? WHERE number = ? AND finished IS NULL", (event.status, event.job))
 
-    def _write_snapshot(self, snapshot: Snapshot, keep: float | None) -> None:
-        data = pack(snapshot.arrays)
-        row = (snapshot.event, snapshot.taken, SNAPSHOT_FORMAT, hashlib.sha256(data).digest(), data)
-        with self._clear("write to"), self._writing:
-            self._transaction(lambda: self._replace_snapshot(row, keep))
-
     def _replace_snapshot(self, row: tuple[Any, ...], keep: float | None) -> None:
         execute = self._writer.execute
         execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
@@ -390,7 +389,7 @@ class Store:
         def body() -> None:
             self._writer.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
-        with self._clear("write to"), self._writing:
+        with self._clear("write to", self._writing):
             self._transaction(body)
 
     def forget_learning(self, snapshot: Snapshot, values: Mapping[str, str]) -> None:
@@ -404,13 +403,13 @@ class Store:
             self._writer.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", row)
             self._writer.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
 
-        with self._clear("write to"), self._writing:
+        with self._clear("write to", self._writing):
             self._transaction(body)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._clear("read"), self._reading:
+        with self._clear("read", self._reading):
             return self._reader.execute(statement, values).fetchall()
 
     def meta(self) -> dict[str, str]:
@@ -482,14 +481,14 @@ class Store:
         return events, jobs, attempts
 
     def snapshots(self, before: int | None = None) -> Iterator[Snapshot]:
-        """Snapshots that can be read, the latest first (of those taken before this event)."""
+        """Snapshots that can be read, the latest first (of those taken before this event). One that a later one has replaced
+        in the meantime is passed over."""
         rows = self._rows("SELECT event FROM snapshots WHERE event < ? ORDER BY event DESC", (before or 2**62,))
         for (event,) in rows:
-            (taken, form, digest, data) = self._rows(
-                "SELECT taken, format, digest, arrays FROM snapshots WHERE event = ?", (event,)
-            )[0]
-            if form == SNAPSHOT_FORMAT and hashlib.sha256(data).digest() == digest:
-                yield Snapshot(event, taken, unpack(data))
+            statement = "SELECT taken, format, digest, arrays FROM snapshots WHERE event = ?"
+            for taken, form, digest, data in self._rows(statement, (event,)):
+                if form == SNAPSHOT_FORMAT and hashlib.sha256(data).digest() == digest:
+                    yield Snapshot(event, taken, unpack(data))
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
