@@ -194,6 +194,74 @@ def test_an_unreadable_snapshot_costs_time_and_nothing_else(tmp_path) -> None:
         assert relearned._book.learner.state.estimate.counts[0] == scheduler._book.learner.state.estimate.counts[0]
 
 
+def test_a_late_report_never_speaks_of_a_job_that_is_being_forgotten(tmp_path) -> None:
+    """The report comes when a snapshot is about to forget its job, and would be written after it."""
+    clock = Clock()
+    options = {"job_features": 2, "policy": "q_ucb", "path": tmp_path / "state.db", "clock": clock, "compiled": False}
+    scheduler = Scheduler(["a", "b"], keep_finished=100.0, lease=30.0, **options)
+    scheduler.submit("x", [0.5, 0.0])
+    lost = scheduler.next()
+    clock.now += 40.0
+    assert scheduler.sweep() == 0
+    scheduler.report(scheduler.next(), True)
+    for wait, status in ((50.0, "superseded"), (0.0, "repeated")):  # its job is still remembered
+        clock.now += wait
+        assert scheduler.report(lost, False).status == status
+    scheduler.submit("y", [0.0, 0.5])
+    lost_too = scheduler.next()
+    clock.now += 40.0
+    scheduler.sweep()
+    scheduler.report(scheduler.next(), True)
+    for _ in range(2):
+        clock.now += 45.0
+        scheduler.submit(str(clock.now), [0.0, 0.0])
+        scheduler.snapshot()
+    assert scheduler.job("y").status == "done", "not forgotten yet"
+    clock.now += 20.0
+    original, told = scheduler._store.write_snapshot, []
+
+    def report() -> None:
+        for assignment in (lost, lost_too):
+            try:
+                told.append(scheduler.report(assignment, True).status)
+            except Refused as error:
+                told.append(error.status)
+
+    def between(snapshot, **more) -> None:
+        thread = threading.Thread(target=report)
+        thread.start()
+        thread.join(30)
+        original(snapshot, **more)
+
+    scheduler._store.write_snapshot = between
+    scheduler.submit("z", [0.1, 0.1])
+    scheduler.snapshot()
+    scheduler._store.write_snapshot = original
+    assert told == ["unknown_assignment", "unknown_assignment"]
+    with pytest.raises(Refused, match="no job 'y'"):
+        scheduler.job("y")
+    same_later = scheduler.state()
+    drop(scheduler)
+    with Scheduler(["a", "b"], keep_finished=100.0, lease=30.0, **options) as again:
+        assert again.diverged == 0
+        for key, array in again.state().items():
+            np.testing.assert_array_equal(array, same_later[key], err_msg=key)
+
+
+def test_an_event_of_a_missing_job_is_damage_that_can_be_learned_anew(tmp_path) -> None:
+    options = {"job_features": 2, "policy": "q_ucb", "path": tmp_path / "state.db", "compiled": False}
+    scheduler = Scheduler(["a"], **options)
+    scheduler.submit("x", [0.5, 0.0])
+    scheduler.submit("y", [0.5, 0.0])
+    scheduler._store._writer.execute("DELETE FROM jobs WHERE id = 'x'")
+    drop(scheduler)
+    with pytest.raises(StoreError, match=r"speaks of a job that is not there \(job 1\)") as caught:
+        Scheduler(["a"], **options)
+    assert caught.value.status == "damaged"
+    with Scheduler(["a"], relearn=True, **options) as again:
+        assert again.next().job_id == "y"
+
+
 # --- other settings ---------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from .features import Layout
 from .learner import Choice, Learner
 from .store import JobRow, Store
 
+TOO_OLD = "the state before this decision is no longer kept"
+
 
 def unmask(detail: bytes, servers: int) -> NDArray[np.bool_]:
     """The servers that were allowed, from an event's bytes: bool[K]."""
@@ -24,6 +26,10 @@ def unmask(detail: bytes, servers: int) -> NDArray[np.bool_]:
     found = np.frombuffer(detail, dtype=np.bool_)
     mask[: found.shape[0]] = found
     return mask
+
+
+class Missing(KeyError):
+    """A job that is spoken of is not in the file."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ class Recovery:
     def rebuild(self, rules: Rules, until: int | None = None) -> Book:
         """The book after the event `until` (the last one): the latest snapshot before it, and what came after.
 
-        Raises StoreError, ``damaged``, where no snapshot can be used; Refused, ``too_old``, where none is kept from before."""
+        Raises StoreError, ``damaged``, where no snapshot can be used or a job is missing; Refused, ``too_old``, where none is
+        kept from before."""
         book = self.new_book(rules)
         for snapshot in self.store.snapshots(None if until is None else until + 1):
             try:
@@ -59,14 +66,23 @@ class Recovery:
         last = self.store.last_numbers()[0] if until is None else until
         if numbers != list(range(book.event + 1, last + 1)):
             if until is not None:
-                raise Refused("too_old", "the state before this decision is no longer kept")
+                raise Refused("too_old", TOO_OLD)
             raise StoreError(
                 "damaged",
                 f"path: no snapshot in {self.store.path} can be read by this version of {self.policy.label}; "
                 "relearn=True learns anew from its outcomes",
             )
-        for event in events:
-            self._again(book, event)
+        try:
+            for event in events:
+                self._again(book, event)
+        except Missing as error:
+            if until is not None:  # forgotten while we read
+                raise Refused("too_old", TOO_OLD) from error
+            raise StoreError(
+                "damaged",
+                f"path: an event in {self.store.path} speaks of a job that is not there ({error.args[0]}); relearn=True "
+                "learns anew from its outcomes",
+            ) from error
         return book
 
     def _again(self, book: Book, event: Event) -> None:
@@ -88,10 +104,10 @@ class Recovery:
             book.diverged += 1
 
     def given(self, number: int) -> Given:
-        """What a job was submitted with. Raises KeyError where it is not kept."""
+        """What a job was submitted with. Raises Missing where it is not kept."""
         row = self.store.job(number)
         if row is None:
-            raise KeyError(f"job {number} is missing")
+            raise Missing(f"job {number}")
         kept = self.layout.unpack(row.features)
         deadline = math.inf if row.deadline is None else row.deadline
         return Given(row.id, deadline, self.layout.expand(kept), self._unable(row))

@@ -120,7 +120,8 @@ class Scheduler:
     seed : of the policy's random stream.
     durability : "full" or "normal", see :mod:`.store`.
     snapshot_every, snapshot_seconds : a snapshot is due after so many events (more where it is large), or seconds.
-    keep_finished : seconds for which finished jobs are remembered; None: for ever. A forgotten id can be used again.
+    keep_finished : seconds for which finished jobs are remembered; None: for ever. A forgotten id can be used again, and
+        later reports of its attempts are of unknown ones.
     relearn : a state file that another policy, or other options, wrote is refused; True learns anew from all its outcomes then.
     clock : seconds; must go on over restarts, so the time of day, by default. If it goes back, time stands still for a while.
     compiled : False runs the policy as plain Python.
@@ -627,7 +628,8 @@ class Scheduler:
 
         Raises
         ------
-        Refused : ``unknown_assignment``; ``conflicting_report`` where it was reported otherwise before; ``bad_option``.
+        Refused : ``unknown_assignment`` (there is none, or its job is forgotten); ``conflicting_report`` where it was reported
+            otherwise before; ``bad_option``.
         """
         number = _number_of(assignment)
         if not isinstance(success, bool | np.bool_):
@@ -668,6 +670,11 @@ class Scheduler:
         return Receipt("superseded" if superseded else "late", job_id, status, not self._rules.lost_is_failure)
 
     def _closed_attempt(self, number: int) -> tuple[AttemptRow, str]:
+        """An attempt that is not open, and its job's id.
+
+        A job that a snapshot may be about to forget is forgotten already, or an event could speak of what is gone: snapshots
+        are written without the lock, but none of them was taken later than now."""
+        _forget_written(self._recent_attempts)
         if number in self._recent_attempts:
             _, recent, job_id = self._recent_attempts[number]
             return recent, job_id
@@ -675,6 +682,12 @@ class Scheduler:
         job = None if row is None else self._store.job(row.job)
         if row is None or job is None:
             raise Refused("unknown_assignment", f"assignment: there is no attempt {number}")
+        if self._keep is not None and job.finished is not None and job.finished < self._time() - self._keep:
+            raise Refused(
+                "unknown_assignment",
+                f"assignment: attempt {number} is forgotten, since its job was finished more than keep_finished = "
+                f"{self._keep:g} seconds ago",
+            )
         return row, job.id
 
     def _final_status(self, job_id: str) -> str:
