@@ -121,8 +121,10 @@ def test_a_block_releases_its_ticket_whatever_happens() -> None:
         assert live.report()["outcomes"][end] >= 1
     with pytest.raises(KeyError), live.route_to(failures=OSError):
         raise KeyError("not the server's fault")
+    with pytest.raises(TimeoutError), live.route_to(failures=(ConnectionError,)):
+        raise TimeoutError
     outcomes = live.report()["outcomes"]
-    assert outcomes == {"done": 1, "error": 1, "refused": 0, "timeout": 1, "cancelled": 3, "lost": 0, "expired": 0}
+    assert outcomes == {"done": 1, "error": 1, "refused": 0, "timeout": 2, "cancelled": 3, "lost": 0, "expired": 0}
     passage = live.route_to()
     with passage:
         assert passage.ticket is not None
@@ -505,6 +507,30 @@ def test_whatever_is_done_in_whatever_order_the_books_are_right(policy: str, cla
     assert report["decisions"] > 500
 
 
+def test_a_server_that_hangs_has_changed_once_until_it_is_heard_of() -> None:
+    live, clock = router(["a", "b"], half_life=None, expire_after=1e9, circuit=None)
+    teach(live, clock, {"a": 1.0, "b": 1.0})
+    hung = live.watch("a")
+
+    def changes(decisions: int) -> int:
+        for _ in range(decisions):
+            clock.now += 1.0
+            live.complete(live.watch("b"))
+        return int(live.estimates()["a"]["changes"])
+
+    assert changes(3) == 0
+    assert changes(800) == 1
+    another = live.watch("a")
+    assert changes(800) == 1, "a request more is no outcome"
+    live.fail(hung, "timeout")
+    live.complete(another)
+    teach(live, clock, {"a": 1.0, "b": 1.0}, 100)
+    before = changes(1)
+    again = live.watch("a")
+    assert changes(800) == before + 1, "it was heard of, and hangs anew"
+    live.complete(again)
+
+
 def test_own_dispatches_count_at_once_and_ties_are_random() -> None:
     """No herd: a burst before anything comes back spreads evenly, in no fixed order."""
     firsts = set()
@@ -589,7 +615,7 @@ def test_a_second_try_goes_elsewhere() -> None:
     live, _ = router()
     for _ in range(20):
         first = live.route()
-        assert live.route(avoid=[first.server]).server != first.server
+        assert live.route(avoid=[first.server, "removed since"]).server != first.server
     with pytest.raises(NoServerError, match="all that there are were to be avoided"):
         live.route(avoid=["a", "b", "c"])
 
@@ -755,6 +781,18 @@ def test_snapshots_of_another_form_are_refused() -> None:
         live.restore({**arrays, "learned": arrays["learned"][:, :, :1]}, kept)
 
 
+def test_a_policy_that_finds_other_things_in_a_snapshot_starts_anew_and_says_so() -> None:
+    live, clock = router()
+    random_life(live, clock, 100)
+    arrays, kept = live.snapshot()
+    assert arrays.pop("policy.0.stream").size
+    again, _ = router()
+    with pytest.warns(RuntimeWarning, match="what 'optimistic_sed' had in memory is not of the form of now"):
+        assert again.restore(arrays, kept) == ["a", "b", "c"]
+    for name in again.servers:
+        assert again.estimates()[name]["rate"] == live.estimates()[name]["rate"]
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -774,6 +812,7 @@ def test_snapshots_of_another_form_are_refused() -> None:
         ({"policy": "dispatch_bandit"}, "'dispatch_bandit' needs arrival_rate"),
         ({"explore_share": 2.0}, "explore_share must be from 0 to 1"),
         ({"explore_burst": -1.0}, "explore_burst must be at least 0"),
+        ({"explore_burst": "x"}, "explore_burst must be a number, not 'x'"),
         ({"half_life": 0.0}, "half_life must be positive"),
         ({"change_threshold": math.nan}, "change_threshold must be finite"),
         ({"failure_penalty": -1.0}, "failure_penalty must be at least 0"),

@@ -16,6 +16,7 @@ import math
 import secrets
 import threading
 import time
+import warnings
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -47,7 +48,7 @@ FORMAT = 1
 #: What of `Fleet.learned` is knowledge, not the state of what is under way.
 _KNOWLEDGE = (
     *(steps.DONE_WORK, steps.BUSY, steps.OWN_DONE, steps.OWN_BUSY),
-    *range(steps.SLOW, steps.LEARNED),
+    *range(steps.SLOW, steps.HUNG),
 )
 
 
@@ -164,8 +165,10 @@ class Router:
         require_number("explore_share", explore_share)
         if not 0.0 <= explore_share <= 1.0:
             raise ValueError(f"explore_share must be from 0 to 1, not {explore_share!r}")
-        if explore_burst is not None and not explore_burst >= 0.0:
-            raise ValueError(f"explore_burst must be at least 0, not {explore_burst!r}")
+        if explore_burst is not None:
+            require_number("explore_burst", explore_burst)
+            if explore_burst < 0.0:
+                raise ValueError(f"explore_burst must be at least 0, not {explore_burst!r}")
         for field, value in (("half_life", half_life), ("change_threshold", change_threshold)):
             if value is not None:
                 require_positive(field, value)
@@ -225,8 +228,9 @@ class Router:
     def route(self, key: str | None = None, work: float = 1.0, *, avoid: Iterable[str] = ()) -> Ticket:
         """Choose a server for a request that is sent to it now.
 
-        key : its class, where classes are named · work : its size, in usual requests · avoid : servers that it must not go
-        to, as for a second try.
+        key : its class, where classes are named · work : its size, in usual requests · avoid : names of servers that it must
+        not go to, as for a second try. A name that the router does not have is no error: the server of the first try may have
+        been removed since.
 
         Raises NoServerError where no server may be used, ValueError for an unknown class or work that is no positive number.
         """
@@ -305,7 +309,7 @@ class Router:
         failures: type[BaseException] | tuple[type[BaseException], ...] = Exception,
     ) -> Passage:
         """``with`` or ``async with``: routes on entry and releases on exit, once, whatever happens. `failures` : exceptions
-        that are the server's fault. See :class:`.tickets.Passage`."""
+        that are the server's fault, beside TimeoutError. See :class:`.tickets.Passage`."""
         return Passage(self, {"key": key, "work": work, "avoid": avoid}, failures)
 
     # --- servers ------------------------------------------------------------------------------------------------------
@@ -535,7 +539,9 @@ class Router:
         """Take over what :meth:`snapshot` gave. Servers that this router does not have are left out; those that the snapshot
         does not have stay as they are. The time between does not count as forgetting. Returns the names that were found.
 
-        With the same policy and usable servers the next decisions are those that would have been made without the break.
+        With the same policy and usable servers the next decisions are those that would have been made without the break. Where
+        another version of the policy keeps other things in memory it starts anew, from what is known of the servers, and a
+        RuntimeWarning says so.
 
         Raises ValueError for a snapshot of another format or with other classes.
         """
@@ -572,7 +578,13 @@ class Router:
                 for lane in self._lanes:
                     prefix = f"policy.{lane.number}."
                     mine = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
-                    lane.put_back(mine)
+                    if mine and not lane.put_back(mine):
+                        warnings.warn(
+                            f"snapshot: what {self.policy.name!r} had in memory is not of the form of now (another version "
+                            "wrote it?), so it starts anew from what is known of the servers",
+                            RuntimeWarning,
+                            stacklevel=2,
+                        )
             return found
 
     # --- inside; the lock is held -------------------------------------------------------------------------------------
@@ -761,6 +773,7 @@ class Router:
         learned, row = self._fleet.learned, member.row
         for field in _KNOWLEDGE:
             learned[field, :, row] = 0.0
+        learned[steps.HUNG, :, row] = 0.0
         learned[steps.SPREAD, :, row] = steps.FIRST_SPREAD
         learned[steps.BEGAN, :, row] = learned[steps.SERVING, :, row] * now
         if member.server.rate is not None:

@@ -54,9 +54,10 @@ CAPPED, PROBE, GIVEN = 100, 101, 102
 #: OWN_DONE, OWN_BUSY : without that · SERVING, BEGAN : see above · LOAD : work in flight · COUNT : jobs in flight ·
 #: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block, and
 #: of the one before · SPREAD : mean of twice the deviance of a block from the one before, about 1 for exponential service ·
-#: TRIED : completions, never discounted · CHANGES : how often it was found changed.
+#: TRIED : completions, never discounted · CHANGES : how often it was found changed · HUNG : 1 from when its silence was found
+#: to be a change until its next outcome.
 DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SERVING, BEGAN, LOAD, COUNT = range(8)
-SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, LEARNED = 8, 11, 14, 18, 19, 20, 21
+SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, HUNG, LEARNED = 8, 11, 14, 18, 19, 20, 21, 22
 #: Of these, what was observed and is discounted.
 DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1)
 
@@ -287,7 +288,8 @@ def _limit(fleet: Fleet, settings: Settings, lane: int, row: int) -> float:
 
 @options(inline="never")
 def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
-    """One server is looked at per decision: has it been busy for too long without an answer? Then its place, else −1."""
+    """One server is looked at per decision: has it been busy for too long without an answer? Then its place, else −1. One
+    silence is one change, however long it lasts."""
     learned = fleet.learned
     if fleet.rows.shape[0] == 0:
         return -1
@@ -296,12 +298,15 @@ def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
         place = 0
     fleet.lanes[WATCHED, lane] = place
     row = fleet.rows[place]
+    if learned[HUNG, lane, row] > 0.0:
+        return -1
     pending = accrued(fleet, lane, row, now)
     done, busy = learned[SLOW, lane, row], learned[SLOW + 1, lane, row]
     if pending <= 0.0 or done * learned[BUSY, lane, row] >= learned[DONE_WORK, lane, row] * (busy + pending):
         return -1
     if _deviance(fleet, lane, row, done, busy, pending) > _limit(fleet, settings, lane, row):
         _restart(fleet, lane, row, SLOW)
+        learned[HUNG, lane, row] = 1.0
         return place
     return -1
 
@@ -427,6 +432,7 @@ def _leave(fleet: Fleet, settings: Settings, event: Event) -> float:
     busy = accrued(fleet, lane, row, now)
     learned[BEGAN, lane, row] = learned[SERVING, lane, row] * now
     fleet.servers[IN_FLIGHT, row] -= 1.0
+    learned[HUNG, lane, row] = 0.0
     learned[COUNT, lane, row] -= 1.0
     learned[LOAD, lane, row] -= event.work
     if learned[COUNT, lane, row] <= 0.0:

@@ -75,9 +75,9 @@ class Ticket:
 class Passage:
     """``with router.route_to() as server:`` and ``async with``: routed on entry, released once on exit, whatever happens.
 
-    The block's end completes the ticket; a `TimeoutError` is a time-out; another exception of the types in `failures` a
-    failure; any other (asyncio's cancellation among them) a cancellation. The exception goes on. A block may release
-    `.ticket` itself.
+    The block's end completes the ticket; a `TimeoutError` is a time-out, whatever is in `failures`; another exception of the
+    types in `failures` a failure; any other (asyncio's cancellation among them) a cancellation. The exception goes on. A
+    block may release `.ticket` itself.
     """
 
     __slots__ = ("_arguments", "_failures", "_router", "ticket")
@@ -104,10 +104,12 @@ class Passage:
             return
         if kind is None:
             self._router.complete(ticket)
-        elif not issubclass(kind, self._failures):
-            self._router.cancel(ticket)
+        elif issubclass(kind, TimeoutError):
+            self._router.fail(ticket, "timeout")
+        elif issubclass(kind, self._failures):
+            self._router.fail(ticket)
         else:
-            self._router.fail(ticket, "timeout" if issubclass(kind, TimeoutError) else "error")
+            self._router.cancel(ticket)
 
     async def __aenter__(self) -> str:
         return self.__enter__()
