@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import queuewise as qw
-from queuewise.experiments.compare import Found, compare, winner
+from queuewise.experiments.compare import Found, Standing, compare, winner
 from queuewise.experiments.description import Run
+from queuewise.runs.simultaneous import Comparison
+from queuewise.runs.statistics import Difference, Estimate
 
 ONE = """
 [system]
@@ -223,3 +225,18 @@ def test_names_are_drawn_and_printed_as_they_are(tmp_path: Path, recwarn: pytest
     printed = console.export_text()
     assert all(name in printed for name in odd)
     assert not [str(warning.message) for warning in recwarn]
+
+
+def _standing(name: str, mean: float, behind: tuple[float, float] | None) -> Standing:
+    value = Estimate(mean, mean - 1, mean + 1, 1.0, 100)
+    pair = None if behind is None else Comparison(Difference(sum(behind) / 2, *behind, 1.0, 100, name, "a"), 0.5)
+    return Standing(name, name, value, pair, None, {})
+
+
+def test_the_sentence_is_about_those_that_cannot_be_told_apart() -> None:
+    """The second by its mean may be beaten for sure while the third, which varies more, is not."""
+    found = [_standing("a", 1.0, None), _standing("b", 1.3, (0.2, 0.4)), _standing("c", 1.5, (-0.3, 1.3))]
+    said = winner(found)
+    assert "cannot tell it from c: c is 0.50 [-0.30, 1.30] jobs behind" in said
+    assert said.endswith("and it is below b.")
+    assert winner(found[:2]) == "a wins: its mean regret is 0.30 [0.20, 0.40] jobs below that of b, the next."

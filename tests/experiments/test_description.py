@@ -242,7 +242,14 @@ def test_a_mistake_in_a_csv_file_names_its_place(tmp_path: Path, text: str, sent
         (system(recorded={"fil": "x"}), r"^\[system.recorded\] fil: no such key; did you mean 'file'"),
         ({"system": [], "policy": POLICY}, r"^\[\[system\]\] is empty"),
         ({"system": [LAW, {"law": "x"}], "policy": POLICY}, r"^\[system 2\] law: there is none called 'x'"),
-        ({"system": [LAW, LAW], "policy": POLICY}, r"^\[system\] name: two systems are called 'uniform_law'"),
+        (
+            {"system": [LAW, LAW], "policy": POLICY},
+            r"^\[system\] name: 'uniform_law' and 'uniform_law' would have the same folder",
+        ),
+        (
+            {"system": [{**LAW, "name": "A b"}, {**LAW, "name": "a-b"}], "policy": POLICY},
+            r"'A b' and 'a-b' would have the same",
+        ),
         ({"system": [LAW, QUEUES], "policy": POLICY}, r"'uniform_law' is for scheduling and 'queues' for dispatch"),
         (system(**LAW, name=3), r"^\[system\] name: must be a text"),
         (system(**LAW, grid=3), r"^\[system.grid\] must be a table"),

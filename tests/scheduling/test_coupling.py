@@ -166,3 +166,12 @@ def test_pooled_runs_are_attributed_by_what_they_met() -> None:
     alone = [attribute(part, system, "acqb") for part in parts]
     assert whole.regret.mean == pytest.approx(pooled.mean_regret("acqb").mean, abs=1e-12)
     np.testing.assert_allclose(whole.by_round.mean, np.mean([one.by_round.mean for one in alone], axis=0), atol=1e-12)
+
+
+def test_jobs_left_behind_are_averaged_over_runs_that_have_some() -> None:
+    oracle = simulate(TIED, [make("oracle").named("same")], rounds=30, runs=3, trace=True)
+    assert np.isnan(attribute(oracle, TIED, "same").remaining.mean)
+    short = simulate(TIED, ["random"], rounds=3, runs=40, trace=True)
+    found = attribute(short, TIED, "random").remaining
+    assert 0 < found.runs < 40
+    assert found.mean >= 0.0

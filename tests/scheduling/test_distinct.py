@@ -93,3 +93,8 @@ def test_hashes_are_whole_numbers_that_use_every_bit() -> None:
         share = np.mean((hashes >> bit) & 1)
         assert abs(share - 0.5) <= 5 * 0.5 / math.sqrt(len(hashes)) + 1e-3, bit
     assert [distinct.hash_of(vector) for vector in vectors[::97]] == hashes[::97].tolist()
+
+
+def test_zeros_of_either_sign_are_one_vector() -> None:
+    found, *_ = _follow(np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, -0.0], [1.0, 0.0]]))
+    assert found == [0, 0, 1, 1]

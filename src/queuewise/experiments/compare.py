@@ -267,17 +267,17 @@ def winner(found: Sequence[Standing], what: str = "mean regret", unit: str = "jo
     first = found[0]
     if len(found) == 1:
         return f"{first.name} is the only policy: {what} {_interval(first.value)} {unit}."
-    second = found[1]
-    assert second.behind is not None
-    beaten = [standing.name for standing in found[1:] if standing.behind and standing.behind.difference.low > 0]
-    behind = f"{_interval(second.behind.difference)} {unit}"
-    if len(beaten) == len(found) - 1:
-        return f"{first.name} wins: its {what} is {behind} below that of {second.name}, the next."
-    close = [standing.name for standing in found[1:] if standing.name not in beaten]
-    others = f", and both are below {', '.join(beaten)}" if beaten and len(close) == 1 else ""
+    behind = {standing.name: standing.behind.difference for standing in found[1:] if standing.behind is not None}
+    beaten = [name for name, difference in behind.items() if difference.low > 0]
+    close = [name for name in behind if name not in beaten]
+    named = close[0] if close else found[1].name
+    how_far = f"{_interval(behind[named])} {unit}"
+    if not close:
+        return f"{first.name} wins: its {what} is {how_far} below that of {named}, the next."
+    others = f", and it is below {', '.join(beaten)}" if beaten else ""
     return (
         f"{first.name} has the smallest {what}, but {first.value.runs} runs cannot tell it from {' or '.join(close)}: "
-        f"{second.name} is {behind} behind{others}."
+        f"{named} is {how_far} behind{others}."
     )
 
 

@@ -281,8 +281,13 @@ def _cells(given: Any, folder: Path) -> tuple[Cell, ...]:
             system = _system(where, values, folder)
             found.append(_named(where, values, grid, system, len(tables)))
     for cell in found:
-        if sum(cell.folder == other.folder for other in found) > 1:
-            raise ValueError(f"[system] name: two systems are called {cell.name!r}; give one of them another name")
+        # Some file systems do not tell capital letters from small ones.
+        others = [other for other in found if other.folder.casefold() == cell.folder.casefold() and other is not cell]
+        if others:
+            raise ValueError(
+                f"[system] name: {cell.name!r} and {others[0].name!r} would have the same folder {cell.folder!r}; give one of "
+                "them another name"
+            )
     return tuple(found)
 
 

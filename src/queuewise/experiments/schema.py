@@ -181,7 +181,6 @@ def _queues() -> Schema:
         "oneOf": [{"anyOf": [{"required": [key]}, _in_grid(key)]} for key in ("arrival_rate", "load")],
     }
     found = _open("Parallel queues (dispatching).", properties, ["service_rates"], {})
-    # What has a law or recorded outcomes is another kind of system.
     return {**found, "allOf": [*found["allOf"], either]}
 
 

@@ -196,6 +196,11 @@ def _same_systems(folder: Path, first: dict[str, Any], other_folder: Path, other
             raise ValueError(
                 f"merge: {other_folder} has the {key} {other[key]!r}, and {folder} {first[key]!r}: these do not fit"
             )
+    for key, value in first["run"].items():
+        if key not in ("seed", "runs") and other["run"].get(key) != value:
+            raise ValueError(
+                f"merge: {other_folder} has [run] {key} = {other['run'].get(key)!r}, and {folder} {value!r}: these do not fit"
+            )
     names, others = ([item["name"] for item in described["systems"]] for described in (first, other))
     for name in [*names, *others]:
         if name not in names or name not in others:

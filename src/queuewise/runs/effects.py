@@ -63,7 +63,7 @@ def standardised(moments: Moments, level: float = 0.95) -> Effect:
 
     The interval is the exact one for normal differences: those δ for which the noncentral t distribution with
     noncentrality δ√n has the observed t between its quantiles (Steiger and Fouladi 1997). Undefined for fewer than two runs
-    or differences without spread.
+    or differences without spread; two runs have an interval, and no unbiased value.
     """
     check_level(level)
     n, sd = moments.count, float(moments.sd)
@@ -73,7 +73,7 @@ def standardised(moments: Moments, level: float = 0.95) -> Effect:
     tail = (1.0 - level) / 2.0
     root = math.sqrt(n)
     low, high = (_noncentrality(d * root, n - 1, share) / root for share in (1.0 - tail, tail))
-    return Effect(d * hedges(n - 1), low, high)
+    return Effect(d * hedges(n - 1) if n > 2 else math.nan, low, high)
 
 
 def hedges(degrees: int) -> float:

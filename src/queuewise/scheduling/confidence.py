@@ -6,9 +6,9 @@ One-pass estimate (Zhang et al. 2025; constants as reconstructed here, L = max�
 β_t² = 4λS² + 2η ln(1/δ) + dη(6η + 1) ln(1 + tL²/(4λd)), in the norm of H (see :mod:`one_pass`).
 Or a fixed number (WISE's experiments: 100), or a formula scaled (CQB-η-2's experiments: × 0.1).
 
-Between two fits of a schedule θ̂ is that of the last one, at time τ, and V has moved on. What is known is
-|⟨φ, θ̂ − θ*⟩| ≤ β_τ‖φ‖_{V_τ⁻¹}, and since V_τ ⪯ V_t, ‖φ‖²_{V_τ⁻¹} ≤ (det V_t/det V_τ) ‖φ‖²_{V_t⁻¹} (Abbasi-Yadkori, Pál and
-Szepesvári 2011, Lemma 12). So β_t√(det V_t/det V_τ)‖φ‖_{V_t⁻¹} is a valid width, at most √(1 + growth) times that,
+Between two fits of a schedule θ̂ is that of the last one, at time τ, and V has moved on. What is known is |⟨φ, θ̂ − θ*⟩| ≤
+β_τ‖φ‖_{V_τ⁻¹}, and since V_τ ⪯ V_t, ‖φ‖²_{V_τ⁻¹} ≤ (det V_t/det V_τ) ‖φ‖²_{V_t⁻¹} (Abbasi-Yadkori, Pál and Szepesvári 2011,
+Lemma 12). So β_t√(det V_t/det V_τ)‖φ‖_{V_t⁻¹} is a valid width, at most √(1 + growth) times that where outcomes come at once,
 and still narrows where one has just tried. Attempts that expire count among what was added and never against it: with V_t =
 V_τ + P − E, ‖φ‖²_{V_τ⁻¹} ≤ (det(V_τ + P)/det V_τ) ‖φ‖²_{(V_τ+P)⁻¹}, and V_t ⪯ V_τ + P makes the last norm only larger.
 

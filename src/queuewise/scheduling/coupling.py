@@ -1,7 +1,7 @@
 """Where regret comes from: policies that switch to the oracle, on the same arrivals and the same luck.
 
-Let π_i follow a policy through round i and the oracle afterwards. Then Q^{π_0}(t) is the oracle's queue, Q^{π_{t−1}}(t) the
-policy's, and regret is a sum over rounds of decision,
+Switching to the oracle after round i makes a policy π_i: π_0 is the oracle, and at round t the policy itself is π_{t−1}. So
+regret is a sum over rounds of decision,
 
     Q(t) − Q*(t) = Σ_{i<t} ψ_i(t),    ψ_i(t) = Q^{π_i}(t) − Q^{π_{i−1}}(t) ∈ {−1, 0, 1},
 
@@ -15,6 +15,7 @@ empties at the latest, from when on both are the same.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -236,7 +237,8 @@ class Attribution:
     by_gap : dict of str to Estimate
         By the departure rate gap of the decision: at which gaps the regret was made.
     remaining : Estimate
-        Rounds for which a job that only the oracle would have served stayed an extra one (until the end at most).
+        Rounds for which a job that only the oracle would have served stayed an extra one (until the end at most): means of
+        the runs that have such jobs; NaN where none has.
     """
 
     policy: str
@@ -326,7 +328,8 @@ def attribute(
         found = switched(draws, trace.job[run], trace.server[run], (first, last))
         shares[run], events[run] = found.total / width, found.event
         lost = np.flatnonzero(found.event == LOST)
-        stayed.append(float((found.coalesced[lost] - (lost + 2)).mean()) if len(lost) else 0.0)
+        if len(lost):
+            stayed.append(float((found.coalesced[lost] - (lost + 2)).mean()))
 
     def split(key: NDArray[Any], value: Any) -> Estimate:
         return interval(np.where(key == value, shares, 0.0).sum(axis=1), level)
@@ -342,5 +345,5 @@ def attribute(
         {REASONS.get(int(r), str(r)): split(trace.reason, r) for r in np.unique(trace.reason[trace.reason >= 0])},
         {text: split(events, event) for event, text in EVENTS.items() if (events == event).any() and event > ALIKE},
         {name: split(classes, position) for position, name in enumerate(names)},
-        interval(stayed, level),
+        interval(stayed, level) if stayed else Estimate(math.nan, -math.inf, math.inf, math.nan, 0),
     )

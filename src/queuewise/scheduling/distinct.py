@@ -24,7 +24,7 @@ def hash_of(vector: Floats) -> int:
     """A whole number in [0, 2³¹ − 1) from the bits of a vector."""
     h = 1
     for j in range(vector.shape[0]):
-        bits = float_as_bits(vector[j])
+        bits = float_as_bits(vector[j] + 0.0)  # −0.0 equals 0.0, so it has to lead to the same place
         h = (h * 48271 + (bits & 0xFFFFFFFF) + 69621 * ((bits >> 32) & 0xFFFFFFFF)) % PRIME
     return h
 

@@ -201,7 +201,7 @@ def measure(
         "policies": [policy_settings(policy) for policy in listed],
         "version": VERSION,
     }
-    kept = None if path is None else _read(path, settings)
+    kept = None if path is None else read_rows(path, settings)
     names = [policy.name for policy in listed]
     rows = kept or {"members": [], "conditional": {n: [] for n in names}, "plain": {n: [] for n in names}}
     chunk = max(1, _DECISIONS // horizon)
@@ -245,7 +245,7 @@ def _from(progress: Callable[[int, int], None], before: int, runs: int) -> Calla
     return lambda done, _: progress(before + done, runs)
 
 
-def _read(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_rows(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an earlier call left, if it was the same experiment."""
     if not path.exists():
         return None

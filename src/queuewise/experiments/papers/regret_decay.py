@@ -132,6 +132,8 @@ def choices(request: Request) -> Choices:
             raise ValueError(f"{name}: must be 0 (leave out) or at least 2, since one run has no spread, not 1")
         # A user who asks for fewer runs than is usual wants fewer of everything.
         sizes[name] = min(sizes[name], request.runs)
+    if sizes["fit_from"] < _SIZES["fit_from"]:
+        raise ValueError(f"fit_from: must be at least {_SIZES['fit_from']}, not {sizes['fit_from']}")
     require_choice("long_estimator", given["long_estimator"], ESTIMATORS)
     return Choices(
         **{name: sizes[name] for name in _SIZES},
@@ -300,7 +302,7 @@ class Bench:
             "version": VERSION,
         }
         names = [policy.name for policy in listed]
-        rows: dict[str, list[list[float]]] = (lower_bounds._read(path, settings) or {}).get("regret") or {
+        rows: dict[str, list[list[float]]] = (lower_bounds.read_rows(path, settings) or {}).get("regret") or {
             name: [] for name in names
         }
         advance = self._progress.begin(words)
@@ -607,7 +609,7 @@ def sentences(panels: Mapping[str, Panel], verdicts: Sequence[Verdict], chosen: 
                 "has not had the time to grow as long as it will."
             )
     if _THEOREM_8 in panels:
-        left = [f"{eps:g}" for eps in SLACKS if eps <= 0.125 and short_of(eps, chosen.family_slack_rounds)]
+        left = [f"{eps:g}" for eps in FAMILY_SLACKS if short_of(eps, chosen.family_slack_rounds)]
         beyond = [f"{eps:g}" for eps in SLACKS if eps > 0.125]
         said.append(
             f"Theorem 8 has no family at slack {', '.join(beyond)} (above 1/8)"

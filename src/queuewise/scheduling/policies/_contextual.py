@@ -107,7 +107,7 @@ def _radius(
         value = number(options, "radius", 0.0, strict=False)
     if isinstance(chosen, str):
         if chosen not in FORMULAS:
-            raise ValueError(f"radius: must be a number above 0 or one of {sorted(FORMULAS)}, not {chosen!r}")
+            raise ValueError(f"radius: must be a number of at least 0 or one of {sorted(FORMULAS)}, not {chosen!r}")
         if (chosen == "one_pass") != mirror:
             raise ValueError(
                 f"radius: {chosen!r} is no radius of the estimator {options['estimator']!r}; give a number, or "
