@@ -102,7 +102,7 @@ def test_folders_of_different_seeds_are_pooled(tmp_path: Path, file: Path) -> No
         (
             ("rounds = 60", "rounds = 61"),
             Part(2, 2),
-            r"holds another experiment than .* \(rounds is 60 there, 61 here\)",
+            r"has \[run\] rounds = 61, and .* 60: these do not fit",
         ),
         (("q = 0.15", "q = 0.5"), Part(2, 2), r"holds another experiment than .*system.q is 0.15 there, 0.5 here"),
         (("0.05, 0.1]", "0.05]"), Part(2, 2), r"has no system '.*', which .* has: these do not fit"),
