@@ -104,6 +104,7 @@ def test_folders_of_different_seeds_are_pooled(tmp_path: Path, file: Path) -> No
             Part(2, 2),
             r"has \[run\] rounds = 61, and .* 60: these do not fit",
         ),
+        (("runs = 7", "runs = 7\nlevel = 0.5"), Part(2, 2), r"has \[run\] level = 0.5, and .* 0.95: these do not fit"),
         (("q = 0.15", "q = 0.5"), Part(2, 2), r"holds another experiment than .*system.q is 0.15 there, 0.5 here"),
         (("0.05, 0.1]", "0.05]"), Part(2, 2), r"has no system '.*', which .* has: these do not fit"),
         (("0.05, 0.1]", "0.05, 0.1, 0.15]"), Part(2, 2), r"has no system 'slack=0.15', which .* has: these do not fit"),
