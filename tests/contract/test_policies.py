@@ -366,7 +366,7 @@ def test_unknown_names_are_answered_with_the_nearest(make_it, sentence: str) -> 
     ("name", "options", "sentence"),
     [
         ("wise", {"radius": -1.0}, "radius: must be a number at least 0"),
-        ("wise", {"radius": "wide"}, "radius: must be a number above 0 or one of"),
+        ("wise", {"radius": "wide"}, "radius: must be a number of at least 0 or one of"),
         ("cqb_opt", {"ridge": 0.0}, "ridge: must be a number above 0"),
         ("cqb_opt", {"ties": "latest"}, "ties: must be one of"),
         ("acqb", {"samples": 0}, "samples: must be a whole number of at least 1"),
