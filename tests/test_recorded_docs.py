@@ -1,7 +1,6 @@
 """The page about recorded outcomes: what it tells a reader to type does what it says."""
 
 import contextlib
-import io
 import json
 import re
 import tomllib
@@ -13,9 +12,10 @@ from typer.testing import CliRunner
 from queuewise.cli import app
 from queuewise.experiments.recorded import recorded_system
 from queuewise.scheduling import read_outcomes
+from tests.pages import DOCS, blocks, typed_in
 
-PAGE = (Path(__file__).parents[1] / "docs" / "recorded-outcomes.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (DOCS / "recorded-outcomes.md").read_text(encoding="utf-8")
+BLOCKS = blocks(PAGE)
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_block_of_python_prints_what_the_page_says(folder: Path) -> None:
-    names: dict[str, object] = {}
-    printed = ""
-    compared = 0
-    with contextlib.chdir(folder):
-        for kind, text in BLOCKS:
-            if kind == "python":
-                with contextlib.redirect_stdout(io.StringIO()) as out:
-                    exec(text, names)
-                printed = out.getvalue()
-            elif kind == "text":
-                assert printed == text
-                compared += 1
+    names, printed, compared = typed_in(PAGE, folder)
     assert compared == 3
     # What the page plays last is a ranking that a learner does not lead: the router knows the record.
     assert printed.startswith("RecordedOutcomes") and names["result"].rank()[0].name == "router"  # type: ignore[attr-defined]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +11,11 @@ import pytest
 from queuewise import dispatch, scheduling
 from queuewise.experiments.description import LAWS, RULES, Run, parse
 from queuewise.experiments.schema import described_parameters, schema
+from tests.pages import DOCS, blocks
 
 jsonschema = pytest.importorskip("jsonschema")
 SCHEMA = schema()
 VALID = jsonschema.Draft202012Validator(SCHEMA)
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def complaints(described: Any) -> list[str]:
@@ -109,8 +107,8 @@ def test_every_option_with_its_default_is_taken() -> None:
 def test_examples_in_the_docs_are_taken() -> None:
     found = 0
     for page in DOCS.glob("*.md"):
-        for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-            described = tomllib.loads(block)
+        for kind, block in blocks(page.read_text(encoding="utf-8")):
+            described = tomllib.loads(block) if kind == "toml" else {}
             if "policy" in described:
                 assert complaints(described) == [], page.name
                 found += 1
