@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import queuewise as qw
 from queuewise.dispatch import Policy, greedy, lased
 from queuewise.dispatch.policy import Outcome, Seen, Ticket, elapsed
-from queuewise.live import CircuitSettings, NoServerError, Router, Server, steps
+from queuewise.live import CircuitSettings, Ended, NoServerError, Router, Server, steps
 from queuewise.live.router import REMEMBERED
 from tests.naive.live_router import NaiveServer, busy_time
 
@@ -854,6 +854,83 @@ def test_what_a_router_is_asked_is_checked() -> None:
     with pytest.raises(ValueError, match="key: there is no class 'chatt'; did you mean 'chat'"):
         classed.route("chatt")
     assert live.complete(ticket)  # nothing of all that has changed anything
+
+
+def test_a_server_that_asked_for_a_rest_gets_it_even_if_all_did() -> None:
+    live, clock = router(["a", "b"], circuit=CircuitSettings(failures=1, panic=0.1))
+    live.rest("a", 10.0)
+    live.rest("a", 2.0)  # never shortens
+    assert {live.route().server for _ in range(20)} == {"b"}
+    assert live.estimates()["a"]["state"] == "resting"
+    live.rest("b", 4.0)
+    with pytest.raises(NoServerError, match="'a' is resting, 'b' is resting") as refusal:
+        live.route()
+    assert refusal.value.retry_after == pytest.approx(4.0)
+    clock.now += 4.0
+    assert live.route().server == "b"
+    live.resume("a")
+    assert "a" in {live.route().server for _ in range(20)}
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        live.rest("a", 0.0)
+
+
+def test_who_listens_hears_of_every_end_once() -> None:
+    live, clock = router(classes=["chat", "embed"], expire_after=60.0)
+    heard: list[Ended] = []
+    live.listen(heard.append)
+    served, failed, cancelled, lost, late = (live.route(key, 2.0) for key in ("chat", "embed", "chat", "embed", "chat"))
+    clock.now += 1.5
+    live.complete(served, work=3.0)
+    live.complete(served)
+    live.fail(failed, "timeout")
+    live.cancel(cancelled)
+    number = lost.number
+    del lost
+    gc.collect()
+    watched = live.watch("b", "chat")
+    live.complete(watched)
+    clock.now += 61.0
+    live.complete(live.route("chat"))
+    ends = {ended.number: ended for ended in heard}
+    assert len(ends) == len(heard) == 7
+    first = ends[served.number]
+    assert (first.server, first.key, first.work, first.end) == (served.server, "chat", 3.0, "done")
+    assert first.ended - first.issued == pytest.approx(1.5)
+    assert [ends[n].end for n in (failed.number, cancelled.number, number, late.number)] == [
+        "timeout",
+        "cancelled",
+        "lost",
+        "expired",
+    ]
+    assert ends[watched.number].why == "given"
+    assert ends[watched.number].instead in live.servers
+
+
+def test_a_listener_that_fails_harms_nobody() -> None:
+    live, _ = router()
+    live.listen(lambda ended: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="listen: .* raised ZeroDivisionError"):
+        assert live.complete(live.route())
+
+
+def test_delays_are_what_is_ahead_over_the_rate() -> None:
+    live, _ = router({"a": Server(rate=2.0), "b": Server(slots=2, rate=1.0)})
+    assert live.delays() == pytest.approx({"a": 0.5, "b": 1.0})
+    live.watch("a")
+    ticket = live.watch("a")
+    assert live.delays()["a"] < 1.5  # a ticket that nobody holds is over
+    assert live.delays()["a"] == pytest.approx(1.0)
+    live.drain("b")
+    assert list(live.delays()) == ["a"]
+    live.complete(ticket)
+
+
+def test_a_recent_decision_is_explained_by_its_number() -> None:
+    live, _ = router()
+    ticket = live.route()
+    assert live.explain(ticket.number) == live.explain(ticket)
+    with pytest.raises(ValueError, match=f"ticket: 99 is none of the last {REMEMBERED} decisions"):
+        live.explain(99)
 
 
 def test_a_clock_that_runs_back_stands_still() -> None:

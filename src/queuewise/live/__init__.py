@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .circuit import CircuitSettings
     from .errors import Refused, StoreError
-    from .router import NoServerError, Router, Server
+    from .router import Ended, NoServerError, Router, Server
     from .scheduler import Assignment, Receipt, Scheduler
     from .tickets import Ticket
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Assignment": "scheduler",
     "CircuitSettings": "circuit",
+    "Ended": "router",
     "NoServerError": "router",
     "Receipt": "scheduler",
     "Refused": "errors",
@@ -40,6 +41,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Assignment",
     "CircuitSettings",
+    "Ended",
     "NoServerError",
     "Receipt",
     "Refused",

@@ -53,7 +53,13 @@ _KNOWLEDGE = (
 
 
 class NoServerError(RuntimeError):
-    """There is no server that a request may go to; the message says why, server by server."""
+    """There is no server that a request may go to; the message says why, server by server.
+
+    retry_after : seconds until one that rests is back, None where none does."""
+
+    def __init__(self, sentence: str, retry_after: float | None = None) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Server:
 class _Member:
     """A server that the router knows. row : in the fleet's arrays, −1 once it was removed."""
 
-    __slots__ = ("circuit", "counts", "draining", "flights", "name", "row", "server")
+    __slots__ = ("circuit", "counts", "draining", "flights", "name", "rests_until", "row", "server")
 
     def __init__(self, name: str, row: int, server: Server, circuit: Circuit | None) -> None:
         self.name = name
@@ -81,6 +87,7 @@ class _Member:
         self.server = server
         self.circuit = circuit
         self.draining = False
+        self.rests_until = -math.inf
         self.counts: Counter[str] = Counter()
         self.flights: dict[int, int] = {}  # number → lane, in order; kept only where there are several classes
 
@@ -93,6 +100,22 @@ class _Flight(NamedTuple):
     work: float
     issued: float
     reason: int
+    instead: str | None
+
+
+class Ended(NamedTuple):
+    """What became of a decision, for those who :meth:`Router.listen`. issued, ended : of the router's clock · work : as it
+    turned out to be · end : see :data:`.tickets.ENDS`; the rest as in :class:`Decision`."""
+
+    number: int
+    server: str
+    why: str
+    key: str | None
+    work: float
+    issued: float
+    ended: float
+    end: str
+    instead: str | None
 
 
 class Decision(NamedTuple):
@@ -214,6 +237,8 @@ class Router:
         self._counts: Counter[str] = Counter()
         self._shadow = _Shadow()
         self._tripped: list[_Member] = []
+        self._wake = math.inf  # when the first server that rests is back
+        self._listeners: tuple[Callable[[Ended], None], ...] = ()
         self._panic = False
         self._unusual = False
         self._fleet = _empty_fleet(lanes)
@@ -243,7 +268,7 @@ class Router:
             if self._unusual or avoid:
                 row, reason, instead = self._unusual_choice(now, lane, work, avoid)
             if row < 0 and not len(self._fleet.rows):
-                raise NoServerError(self._why_none())
+                raise self._no_server(now)
             self._number = number = self._number + 1
             event = Event(steps.ROUTE if row < 0 else steps.JOIN, now, lane, row, work, 0, now, reason, work, number)
             row, reason, _ = self._lanes[lane](self._fleet, self._settings, event)
@@ -354,10 +379,11 @@ class Router:
             return int(self._fleet.servers[steps.IN_FLIGHT, member.row])
 
     def resume(self, name: str) -> None:
-        """Use a server again that was drained."""
+        """Use a server again that was drained, or rests."""
         with self._lock:
             self._now()
-            self._member(name).draining = False
+            member = self._member(name)
+            member.draining, member.rests_until = False, -math.inf
             self._rebuild()
 
     def resize(self, name: str, slots: int) -> None:
@@ -373,6 +399,16 @@ class Router:
             else:
                 serving = min(float(self._fleet.servers[steps.IN_FLIGHT, member.row]), float(slots))
                 steps.serve(self._fleet, 0, member.row, serving, now)
+            self._rebuild()
+
+    def rest(self, name: str, seconds: float) -> None:
+        """A server has asked to be left alone for so long (HTTP's Retry-After). Unlike an open circuit that holds in a panic
+        too, and it counts as no failure. It never shortens a rest; :meth:`resume` ends it."""
+        require_positive("seconds", seconds)
+        with self._lock:
+            now = self._now()
+            member = self._member(name)
+            member.rests_until = max(member.rests_until, now + seconds)
             self._rebuild()
 
     def reset(self, name: str) -> None:
@@ -406,7 +442,7 @@ class Router:
         rate : work per second of one busy slot, with `low` and `high` of a 95 % interval (exact for exponential service,
         widened by the spread that was seen otherwise) · samples : completions as they count now, what was believed beforehand
         included · completions : in all · changes : how often it was found changed · in_flight, slots, explorations, failures ·
-        state : "up", "draining", or its circuit's.
+        state : "up", "draining", "resting", or its circuit's.
         """
         with self._lock:
             self._now()
@@ -452,6 +488,20 @@ class Router:
                 "usable": [self._name(int(row)) for row in self._fleet.rows],
             }
 
+    def delays(self, key: str | None = None) -> dict[str, float]:
+        """Seconds that a usual request is expected to take, queueing included, at each server that may be used now: what is
+        ahead of it over the estimated rate. NaN before anything is known. Raises ValueError for an unknown class."""
+        lane = self._lane(key)
+        with self._lock:
+            self._now()
+            return {self._name(int(row)): steps.expected_delay(self._fleet, lane, int(row)) for row in self._fleet.rows}
+
+    def listen(self, callback: Callable[[Ended], None]) -> None:
+        """Call `callback` with each decision whose ticket is over, however it ended. It is called under the router's lock: it
+        must be quick and must not call the router. What it raises is warned of, and never reaches who released."""
+        with self._lock:
+            self._listeners = (*self._listeners, callback)
+
     def shadow(self) -> dict[str, Any]:
         """What shadow mode found: requests watched, how often the router would have chosen the same server, and the mean
         expected delay of their choices and of ours in seconds, by the router's estimates (None before there are any)."""
@@ -464,24 +514,31 @@ class Router:
         with self._lock:
             return [self._decision(entry) for entry in list(self._decisions)[-last:]]
 
-    def explain(self, ticket: Ticket) -> dict[str, Any]:
+    def explain(self, ticket: Ticket | int) -> dict[str, Any]:
         """Why a request went where it went: the decision, the queue and the rate of every server as they were (of the last 256
-        decisions), and what the policy says of its state now."""
-        if ticket._router is not self:
+        decisions), and what the policy says of its state now. `ticket` : or the number of one of the last decisions.
+
+        Raises ValueError for a number that is not among these, and for another router's ticket."""
+        if isinstance(ticket, Ticket) and ticket._router is not self:
             raise ValueError("ticket: it is another router's")
         with self._lock:
             now = self._now()
+            if isinstance(ticket, Ticket):
+                number, server, reason, issued = ticket.number, ticket.server, ticket.reason, ticket.issued
+                lane, instead = self._lane(ticket.key), ticket.instead
+            else:
+                number, issued, server, reason, lane, _, instead = self._recent(ticket)
             found: dict[str, Any] = {
-                "number": ticket.number,
-                "server": ticket.server,
-                "why": ticket.why,
-                "instead": ticket.instead,
-                "age": now - ticket.issued,
-                "released": ticket.number not in self._flights,
+                "number": number,
+                "server": server,
+                "why": WORDS.get(reason, str(reason)),
+                "instead": instead,
+                "age": now - issued,
+                "released": number not in self._flights,
             }
-            fresh = ticket.number > max(self._seen_since, self._number - REMEMBERED)
-            if fresh and ticket.reason not in (steps.PROBE, steps.GIVEN):
-                queue, rate = self._fleet.recalled[ticket.number % REMEMBERED]
+            fresh = number > max(self._seen_since, self._number - REMEMBERED)
+            if fresh and reason not in (steps.PROBE, steps.GIVEN):
+                queue, rate = self._fleet.recalled[number % REMEMBERED]
                 found["seen"] = {
                     self._name(int(row)): {
                         "queue": int(queue[place]),
@@ -489,11 +546,11 @@ class Router:
                     }
                     for place, row in enumerate(self._fleet.rows)
                 }
-            lane = self._lanes[self._lane(ticket.key)]
-            if lane.rule.explain is not None and len(self._fleet.rows):
+            asked = self._lanes[lane]
+            if asked.rule.explain is not None and len(self._fleet.rows):
                 names = [self._name(int(row)) for row in self._fleet.rows]
-                said = lane.rule.explain(lane.params, lane.state, self._seen(lane.number, now))
-                found["policy"] = {"rule": lane.rule.label, "servers": names, **said}
+                said = asked.rule.explain(asked.params, asked.state, self._seen(asked.number, now))
+                found["policy"] = {"rule": asked.rule.label, "servers": names, **said}
             return found
 
     # --- to disk and back ---------------------------------------------------------------------------------------------
@@ -597,6 +654,8 @@ class Router:
         self._time = now
         while self._lost:
             self._give_up(self._lost.popleft(), "lost", now)
+        if now >= self._wake:
+            self._rebuild()
         if now >= self._due:
             self._due = now + CHORES
             while self._flights:
@@ -622,6 +681,13 @@ class Router:
         if member is None:
             raise ValueError(f"server: there is no server {name!r}{nearest(name, self._members)}")
         return member
+
+    def _recent(self, number: int) -> tuple[int, float, str, int, int, float, str | None]:
+        """One of the last decisions."""
+        for entry in reversed(self._decisions):
+            if entry[0] == number:
+                return entry
+        raise ValueError(f"ticket: {number!r} is none of the last {REMEMBERED} decisions")
 
     def _name(self, row: int) -> str:
         member = self._by_row[row]
@@ -674,7 +740,7 @@ class Router:
     def _take_off(
         self, member: _Member, lane: int, work: float, now: float, reason: int, number: int, instead: str | None
     ) -> None:
-        self._flights[number] = _Flight(member, lane, work, now, reason)
+        self._flights[number] = _Flight(member, lane, work, now, reason, instead)
         self._counts["decisions"] += 1
         self._counts[WORDS.get(reason, "exploit")] += 1
         self._decisions.append((number, now, member.name, reason, lane, work, instead))
@@ -701,13 +767,15 @@ class Router:
 
     def _land(self, number: int, flight: _Flight, end: str, now: float, work: float | None) -> None:
         """A request is over."""
-        member, lane, asked, issued, reason = flight
+        member, lane, asked, issued, reason, _ = flight
         self._counts[end] += 1
         member.counts[end] += 1
+        done = asked if work is None else work
+        if self._listeners:
+            self._tell(number, flight, end, now, done)
         if member.row < 0:
             return
         kind = ENDS[end]
-        done = asked if work is None else work
         event = Event(steps.LEAVE, now, lane, member.row, asked, kind, issued, reason, done, number)
         self._lanes[lane](self._fleet, self._settings, event)
         if self.classes:
@@ -721,6 +789,16 @@ class Router:
                 self._rebuild()
         elif reason == steps.PROBE:
             circuit.forgotten()
+
+    def _tell(self, number: int, flight: _Flight, end: str, now: float, done: float) -> None:
+        member, lane, _, issued, reason, instead = flight
+        key = self.classes[lane] if self.classes else None
+        ended = Ended(number, member.name, WORDS.get(reason, str(reason)), key, done, issued, now, end, instead)
+        for callback in self._listeners:
+            try:
+                callback(ended)
+            except Exception as error:
+                warnings.warn(f"listen: {callback!r} raised {error!r}", RuntimeWarning, stacklevel=2)
 
     def _divide(self, member: _Member, now: float) -> None:
         """With several classes: whose busy time a server's is."""
@@ -740,13 +818,15 @@ class Router:
     def _state(self, member: _Member) -> str:
         if member.draining:
             return "draining"
+        if member.rests_until > self._time:
+            return "resting"
         return "up" if member.circuit is None or member.circuit.state == CLOSED else member.circuit.state
 
-    def _why_none(self) -> str:
+    def _no_server(self, now: float) -> NoServerError:
         if not self._members:
-            return "no usable server: there is none"
+            return NoServerError("no usable server: there is none")
         states = ", ".join(f"{member.name!r} is {self._state(member)}" for member in self._members.values())
-        return f"no usable server: {states}"
+        return NoServerError(f"no usable server: {states}", self._wake - now if self._wake < math.inf else None)
 
     def _identity(self) -> dict[str, Any]:
         return {"name": self.policy.name, "rule": self.policy.rule, "options": plain(self.policy.options)}
@@ -782,7 +862,11 @@ class Router:
 
     def _rebuild(self) -> None:
         """Which servers may be chosen has changed: start the policy anew for these, and tell it what is known."""
-        up = [member for member in self._members.values() if not member.draining]
+        serving = [member for member in self._members.values() if not member.draining]
+        up = [member for member in serving if member.rests_until <= self._time]
+        self._wake = min(
+            (member.rests_until for member in serving if member.rests_until > self._time), default=math.inf
+        )
         self._tripped = [member for member in up if member.circuit is not None and member.circuit.state != CLOSED]
         panic = 1.0 if self._circuits is None else self._circuits.panic
         self._panic = len(self._tripped) > panic * len(up)
