@@ -345,6 +345,11 @@ class Router:
         with self._lock:
             return list(self._members)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are out, at all servers."""
+        return len(self._flights)
+
     def add(self, name: str, server: Server | int = 1) -> None:
         """A new server, believed to be as the mean of the others. Raises ValueError for a name that is taken."""
         server = _as_server(name, server)

@@ -1,0 +1,319 @@
+"""Decisions on disk: what became of every request, in Parquet files that ``queuewise replay`` and any other tool can read.
+
+    recorder = Recorder("recordings", lambda: {"chat": settings_of(router)})
+    router.listen(lambda ended: recorder.note("chat", ended))
+    ...
+    if recorder.due():
+        recorder.flush()  # from a worker thread, and once at the end
+
+A folder holds *parts*, each written beside its place, flushed to the disk and moved there, so that a kill leaves whole parts or
+none, and costs the requests that were not flushed yet. A part's name has the time, a random word of its process and a number, so
+that several processes and restarts can share a folder.
+
+Columns: number, group, server, why, key, work, issued, ended (UTC, nanoseconds), end, instead; see :class:`..router.Ended`. The
+file's metadata has under METADATA a JSON text: format, version, process, part, since, written (nanoseconds since 1970), lost
+(rows that this process has dropped so far, since the disk did not take them) and groups: the settings when the part was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._version import VERSION
+from ...fields import require_count, require_positive
+from ..router import Ended, Router
+
+#: Of the files; a newer one than the reader knows is refused.
+FORMAT = 1
+#: Key of the JSON text in a file's metadata.
+METADATA = b"queuewise.recording"
+#: Columns of texts, dictionary-encoded; `key` and `instead` may be null.
+TEXTS = ("group", "server", "why", "key", "end", "instead")
+#: All columns in order.
+COLUMNS = ("number", "group", "server", "why", "key", "work", "issued", "ended", "end", "instead")
+#: Rows that are kept, in memory, while the disk takes none: 200,000 are some 60 MB.
+MOST_ROWS = 200_000
+
+_CHUNK = 1000
+_STALE = 3600.0
+_LOG = logging.getLogger(__name__)
+
+Rows = list[tuple[str, Ended]]
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+def settings_of(router: Router, work: str = "requests") -> dict[str, Any]:
+    """What a part says of a group: its policy, the plain rule in its place if there is one, classes, servers with slots and
+    typed rate, and the unit of work."""
+    _, kept = router.snapshot()
+    return {
+        "policy": kept["policy"]["name"],
+        "override": router.report()["override"],
+        "classes": list(kept["classes"]),
+        "work": work,
+        "servers": {server["name"]: {"slots": server["slots"], "rate": server["rate"]} for server in kept["servers"]},
+    }
+
+
+class Recorder:
+    """Collects what became of requests, and writes it in parts. Thread-safe.
+
+    Parameters
+    ----------
+    folder : made if missing.
+    settings : called at each flush, outside of all locks: group → what :func:`settings_of` gives. A change that comes between
+        two flushes is thus known to within `flush_seconds`.
+    flush_seconds, part_rows : when a part is due; more rows than that are more parts.
+    most_rows : kept while the disk takes none (it is full, or gone). The oldest beyond it are dropped and counted.
+    clock : of the routers, seconds · wall : nanoseconds since 1970. Compared once, at the beginning: the times of one process
+        keep their distances, whatever is done to the wall clock.
+
+    Attributes
+    ----------
+    written, lost : rows on disk, rows dropped · failing : whether the last flush did not get through
+
+    Raises
+    ------
+    ValueError : a number out of range, or a folder that cannot be written to.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        settings: Callable[[], Settings],
+        *,
+        flush_seconds: float = 30.0,
+        part_rows: int = 50_000,
+        most_rows: int = MOST_ROWS,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        require_positive("flush_seconds", flush_seconds)
+        require_count("part_rows", part_rows)
+        require_count("most_rows", most_rows, part_rows)
+        self.folder = Path(folder)
+        self.flush_seconds, self.part_rows, self.most_rows = float(flush_seconds), int(part_rows), int(most_rows)
+        self.written = self.lost = 0
+        self.failing = False
+        self._settings, self._clock = settings, clock
+        now = clock()
+        self._shift = wall() - round(now * 1e9)
+        self._flushed = now
+        self._process = secrets.token_hex(6)
+        self._part = 0
+        self._known: dict[str, dict[str, Any]] = {}
+        self._chunk = min(_CHUNK, self.part_rows)
+        self._fresh: Rows = []
+        self._chunks: deque[Rows] = deque()
+        self._pending = 0
+        self._lock = threading.Lock()  # held for microseconds: routers note under their own lock
+        self._writing = threading.Lock()
+        self._begin()
+
+    def note(self, group: str, ended: Ended) -> None:
+        """Remember one request. Quick, never raises; any thread."""
+        dropped = None
+        with self._lock:
+            self._fresh.append((group, ended))
+            self._pending += 1
+            if len(self._fresh) >= self._chunk:
+                self._chunks.append(self._fresh)
+                self._fresh = []
+                dropped = self._drop()
+        del dropped  # outside of the lock: a thousand rows take a while to go
+
+    def due(self) -> bool:
+        """Whether it is time to flush."""
+        return self._pending >= self.part_rows or self._clock() - self._flushed >= self.flush_seconds
+
+    @property
+    def pending(self) -> int:
+        """Rows that are in memory only."""
+        return self._pending
+
+    def flush(self) -> int:
+        """Write what there is. Returns the number of rows written.
+
+        Raises nothing where the disk does not take them: the rows wait for the next flush, and that is logged once, as is the
+        end of it.
+        """
+        with self._writing:
+            settings = self._merged(self._settings())
+            with self._lock:
+                taken, self._chunks = self._chunks, deque()
+                if self._fresh:
+                    taken.append(self._fresh)
+                    self._fresh = []
+            since, self._flushed = self._flushed, self._clock()
+            written = 0
+            while taken:
+                rows = [taken.popleft()]
+                while taken and sum(map(len, rows)) + len(taken[0]) <= self.part_rows:
+                    rows.append(taken.popleft())
+                try:
+                    self._write(list(chain.from_iterable(rows)), settings, since)
+                except OSError as error:
+                    with self._lock:
+                        self._chunks.extendleft(reversed([*rows, *taken]))
+                        dropped = self._drop()
+                    del dropped
+                    self._say_failing(error)
+                    return written
+                with self._lock:
+                    self._pending -= sum(map(len, rows))
+                written += sum(map(len, rows))
+                self.written += sum(map(len, rows))
+            if written and self.failing:
+                self.failing = False
+                _LOG.warning("recording: %s takes parts again; %d rows were dropped so far", self.folder, self.lost)
+            return written
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob(".*.parquet.tmp"):  # by a kill; another process's own are younger
+                with contextlib.suppress(OSError):
+                    if time.time() - left.stat().st_mtime > _STALE:
+                        left.unlink()
+            trial = self.folder / f".{self._process}.parquet.tmp"
+            trial.touch()
+            trial.unlink()
+        except OSError as error:
+            raise ValueError(f"folder: cannot write to {self.folder} ({error.strerror or error})") from error
+
+    def _drop(self) -> list[Rows]:
+        """Drop the oldest rows beyond the bound; the lock is held. Returns them, for the caller to forget."""
+        dropped = []
+        while self._pending > self.most_rows and self._chunks:
+            dropped.append(self._chunks.popleft())
+            self._pending -= len(dropped[-1])
+            self.lost += len(dropped[-1])
+        return dropped
+
+    def _say_failing(self, error: OSError) -> None:
+        if not self.failing:
+            _LOG.error(
+                "recording: cannot write to %s (%s); routing goes on, the last %d rows are kept in memory until it can",
+                self.folder,
+                error.strerror or error,
+                self.most_rows,
+            )
+        self.failing = True
+
+    def _merged(self, settings: Settings) -> dict[str, Any]:
+        """The settings of now, with servers that were removed as they were last: they have rows still."""
+        for group, found in settings.items():
+            servers = {**self._known.get(group, {}).get("servers", {}), **found.get("servers", {})}
+            self._known[group] = {**found, "servers": servers}
+        return {
+            group: {**found, "removed": sorted(set(self._known[group]["servers"]) - set(found.get("servers", {})))}
+            | {"servers": self._known[group]["servers"]}
+            for group, found in settings.items()
+        }
+
+    def _write(self, rows: Rows, settings: Mapping[str, Any], since: float) -> None:
+        """One part, whole or not at all. Raises OSError."""
+        import pyarrow.parquet as pq
+
+        number = self._part + 1
+        written = self._nanoseconds(self._flushed)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written // 10**9))
+        path = self.folder / f"{stamp}-{self._process}-{number:06d}.parquet"
+        said = {
+            "format": FORMAT,
+            "version": VERSION,
+            "process": self._process,
+            "part": number,
+            "since": self._nanoseconds(since),
+            "written": written,
+            "lost": self.lost,
+            "groups": settings,
+        }
+        table = as_table(rows, self._shift).replace_schema_metadata({METADATA: json.dumps(said).encode()})
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                pq.write_table(
+                    table,
+                    file,
+                    compression="zstd",
+                    use_dictionary=list(TEXTS),
+                    column_encoding=dict.fromkeys(("number", "issued", "ended"), "DELTA_BINARY_PACKED"),
+                    write_page_checksum=True,
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _flush_folder(self.folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        self._part = number
+
+    def _nanoseconds(self, now: float) -> int:
+        return round(now * 1e9) + self._shift
+
+
+def as_table(rows: Sequence[tuple[str, Ended]], shift: int) -> Any:
+    """Rows as a pyarrow table; `shift` : nanoseconds from the routers' clock to those since 1970.
+
+    The loops are plain Python on purpose: another thread gets its turn in them, as it would not in one call for all rows.
+    """
+    import pyarrow as pa
+
+    def numbers(values: Iterable[float], kind: type) -> NDArray[Any]:
+        return np.fromiter(values, kind, len(rows))
+
+    def texts(values: Iterable[str | None]) -> Any:
+        places: dict[str | None, int] = {}
+        codes = numbers((places.setdefault(value, len(places)) for value in values), np.int32)
+        # Half of a surrogate pair, which JSON and YAML can name, is no text to Parquet.
+        known = [None if text is None else text.encode("utf-8", "replace").decode() for text in places]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=codes == places.get(None, -1)), pa.array([text or "" for text in known], pa.string())
+        )
+
+    def times(values: Iterable[float]) -> Any:
+        found = (numbers(values, np.float64) * 1e9).round().astype(np.int64) + shift
+        return pa.array(found).cast(pa.timestamp("ns", "UTC"))
+
+    columns = {
+        "number": pa.array(numbers((ended.number for _, ended in rows), np.int64)),
+        "group": texts(group for group, _ in rows),
+        "server": texts(ended.server for _, ended in rows),
+        "why": texts(ended.why for _, ended in rows),
+        "key": texts(ended.key for _, ended in rows),
+        "work": pa.array(numbers((ended.work for _, ended in rows), np.float64)),
+        "issued": times(ended.issued for _, ended in rows),
+        "ended": times(ended.ended for _, ended in rows),
+        "end": texts(ended.end for _, ended in rows),
+        "instead": texts(ended.instead for _, ended in rows),
+    }
+    return pa.table({name: columns[name] for name in COLUMNS})
+
+
+def _flush_folder(folder: Path) -> None:
+    """So that a new name in it survives a power cut; some file systems know no such thing."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
