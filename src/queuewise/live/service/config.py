@@ -418,7 +418,7 @@ def _fill_in(value: Any, environment: Mapping[str, str], path: str, mistakes: li
     def one(found: re.Match[str]) -> str:
         if found[1]:
             return "${"
-        text = environment.get(found[2], found[3])
+        text = environment[found[2]] if found[2] in environment else found[3]
         if text is None:
             mistakes.append(f"{path}: the environment variable {found[2]} is not set")
             return ""

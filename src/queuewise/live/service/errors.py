@@ -20,7 +20,7 @@ def problem(
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """An answer that says in one sentence what is wrong. `type_` : by default what goes with the status · code : for programs."""
+    """An answer that says what is wrong. `type_` : by default what goes with the status · code : for programs."""
     kind = type_ or _TYPES.get(status) or ("invalid_request_error" if status < 500 else "server_error")
     body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
     return JSONResponse(body, status, {"date": formatdate(usegmt=True), **(headers or {})})
