@@ -6,13 +6,14 @@
     if recorder.due():
         recorder.flush()  # from a worker thread, and once at the end
 
-A folder holds *parts*, each written beside its place, flushed to the disk and moved there, so that a kill leaves whole parts or
-none, and costs the requests that were not flushed yet. A part's name has the time, a random word of its process and a number, so
-that several processes and restarts can share a folder.
+A folder holds *parts*, each written beside its place, flushed to the disk and moved there, so that a kill leaves whole parts
+or none, and costs the requests that were not flushed yet. A part's name has the time, a random word of its process and a
+number, so that several processes and restarts can share a folder.
 
-Columns: number, group, server, why, key, work, issued, ended (UTC, nanoseconds), end, instead; see :class:`..router.Ended`. The
-file's metadata has under METADATA a JSON text: format, version, process, part, since, written (nanoseconds since 1970), lost
-(rows that this process has dropped so far, since the disk did not take them) and groups: the settings when the part was written.
+Columns: number, group, server, why, key, work, issued, ended (UTC, nanoseconds), end, instead; see :class:`..router.Ended`.
+The file's metadata has under METADATA a JSON text: format, version, process, part, since, written (nanoseconds since 1970),
+lost (rows that this process has dropped so far, since the disk did not take them) and groups: the settings when the part was
+written, with those of servers that were removed and still have rows in it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ COLUMNS = ("number", "group", "server", "why", "key", "work", "issued", "ended",
 #: Rows that are kept, in memory, while the disk takes none: 200,000 are some 60 MB.
 MOST_ROWS = 200_000
 
-_CHUNK = 1000
+#: Rows that are turned into columns at a time, and seconds to let other threads have their turn after that: else an event loop
+#: in this process would wait for 5 ms, Python's usual switch between threads, again and again.
+_CHUNK, _PAUSE = 1000, 2e-4
 _STALE = 3600.0
 _LOG = logging.getLogger(__name__)
 
@@ -138,7 +141,8 @@ class Recorder:
 
     def due(self) -> bool:
         """Whether it is time to flush."""
-        return self._pending >= self.part_rows or self._clock() - self._flushed >= self.flush_seconds
+        full = self._pending >= self.part_rows and not self.failing
+        return full or self._clock() - self._flushed >= self.flush_seconds
 
     @property
     def pending(self) -> int:
@@ -152,7 +156,10 @@ class Recorder:
         end of it.
         """
         with self._writing:
-            settings = self._merged(self._settings())
+            settings = self._settings()
+            for group, found in settings.items():
+                servers = {**self._known.get(group, {}).get("servers", {}), **found["servers"]}
+                self._known[group] = {**found, "servers": servers}
             with self._lock:
                 taken, self._chunks = self._chunks, deque()
                 if self._fresh:
@@ -166,11 +173,13 @@ class Recorder:
                     rows.append(taken.popleft())
                 try:
                     self._write(list(chain.from_iterable(rows)), settings, since)
-                except OSError as error:
+                except BaseException as error:
                     with self._lock:
                         self._chunks.extendleft(reversed([*rows, *taken]))
                         dropped = self._drop()
                     del dropped
+                    if not isinstance(error, OSError):
+                        raise
                     self._say_failing(error)
                     return written
                 with self._lock:
@@ -216,21 +225,34 @@ class Recorder:
             )
         self.failing = True
 
-    def _merged(self, settings: Settings) -> dict[str, Any]:
-        """The settings of now, with servers that were removed as they were last: they have rows still."""
-        for group, found in settings.items():
-            servers = {**self._known.get(group, {}).get("servers", {}), **found.get("servers", {})}
-            self._known[group] = {**found, "servers": servers}
+    def _said_of(self, rows: Rows, settings: Settings) -> dict[str, Any]:
+        """The settings of now, and as they were last known for groups and servers that are gone and have rows still."""
+        mentioned: dict[str, set[str]] = {group: set() for group in settings}
+        for group, ended in rows:
+            mentioned.setdefault(group, set()).add(ended.server)
         return {
-            group: {**found, "removed": sorted(set(self._known[group]["servers"]) - set(found.get("servers", {})))}
-            | {"servers": self._known[group]["servers"]}
-            for group, found in settings.items()
+            group: {
+                **self._known[group],
+                "servers": {
+                    server: found
+                    for server, found in self._known[group]["servers"].items()
+                    if server in servers or server in settings.get(group, {}).get("servers", {})
+                },
+            }
+            for group, servers in mentioned.items()
+            if group in self._known
         }
 
     def _write(self, rows: Rows, settings: Mapping[str, Any], since: float) -> None:
         """One part, whole or not at all. Raises OSError."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        pieces = []
+        for first in range(0, len(rows), _CHUNK):
+            pieces.append(as_table(rows[first : first + _CHUNK], self._shift))
+            time.sleep(_PAUSE)
+        table = pa.concat_tables(pieces).unify_dictionaries()
         number = self._part + 1
         written = self._nanoseconds(self._flushed)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(written // 10**9))
@@ -243,9 +265,9 @@ class Recorder:
             "since": self._nanoseconds(since),
             "written": written,
             "lost": self.lost,
-            "groups": settings,
+            "groups": self._said_of(rows, settings),
         }
-        table = as_table(rows, self._shift).replace_schema_metadata({METADATA: json.dumps(said).encode()})
+        table = table.replace_schema_metadata({METADATA: json.dumps(said).encode()})
         temporary = path.with_name(f".{path.name}.tmp")
         try:
             with open(temporary, "wb") as file:
@@ -272,10 +294,7 @@ class Recorder:
 
 
 def as_table(rows: Sequence[tuple[str, Ended]], shift: int) -> Any:
-    """Rows as a pyarrow table; `shift` : nanoseconds from the routers' clock to those since 1970.
-
-    The loops are plain Python on purpose: another thread gets its turn in them, as it would not in one call for all rows.
-    """
+    """Rows as a pyarrow table; `shift` : nanoseconds from the routers' clock to those since 1970."""
     import pyarrow as pa
 
     def numbers(values: Iterable[float], kind: type) -> NDArray[Any]:
