@@ -363,12 +363,21 @@ def _print_found(found: Any, as_json: bool) -> None:
 
 @app.command()
 def replay(
-    log: Annotated[Path, typer.Argument(metavar="LOG.CSV", help="Recorded jobs: CSV with a header, gzipped or not.")],
+    log: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOG", help="CSV with a header, gzipped or not; or a folder that queuewise serve recorded."
+        ),
+    ],
+    group: Annotated[
+        str | None, typer.Option(help="Whose requests of a recording. Default: the only one.", show_default=False)
+    ] = None,
     time: Annotated[str | None, typer.Option(help="Column of arrival times.", show_default=False)] = None,
     size: Annotated[
         str | None,
         typer.Option(
-            help="Column of the work of a job, or a sum: 0.1*prompt+output. Default: each 1.", show_default=False
+            help="Column of the work of a job, or a sum: 0.1*prompt+output. Default: each 1. Of a recording: time or work.",
+            show_default=False,
         ),
     ] = None,
     duration: Annotated[
@@ -435,27 +444,33 @@ def replay(
     def listed(text: str | None) -> list[str] | None:
         return None if text is None else [item.strip() for item in text.split(",")]
 
+    # The slots of a recording's own servers are needed when it is read, to derive service times.
+    counts = recorded.parse_slots(listed(slots))
+    own = counts if rates is None and rates_file is None else None
+    traffic = recorded.read_traffic(
+        log,
+        group=group,
+        slots=own,
+        time=time,
+        size=size,
+        duration=duration,
+        server=server,
+        where=recorded.parse_where(where or ()),
+        time_unit=time_unit,
+        layout=layout,
+        sort=sort,
+        drop_bad=drop_bad,
+        jobs=jobs,
+        encoding=encoding,
+    )
     found = recorded.replay(
-        recorded.read_log(
-            log,
-            time=time,
-            size=size,
-            duration=duration,
-            server=server,
-            where=recorded.parse_where(where or ()),
-            time_unit=time_unit,
-            layout=layout,
-            sort=sort,
-            drop_bad=drop_bad,
-            jobs=jobs,
-            encoding=encoding,
-        ),
+        traffic,
         listed(rates),
         drift=None
         if rates_file is None
         else recorded.read_rates(rates_file, servers=listed(rates_servers), encoding=encoding),
         fit_rates=fit_rates,
-        slots=recorded.parse_slots(listed(slots)),
+        slots=counts if own is None or traffic.recorded is None else None,
         busiest=busiest,
         load=load,
         policies=[recorded.parse_policy(text) for text in policy or recorded.DEFAULT_POLICIES],

@@ -51,6 +51,21 @@ _USUAL = {
 PIECES = 200
 
 
+class Recorded(NamedTuple):
+    """What the log itself had, where it says so.
+
+    policy : who chose the servers · delays : float64[n], seconds from arrival to departure as recorded
+    choices : float64[n], the same when the recorded choices are replayed on servers of these rates and slots, first come, first
+    served · rates, slots : of each server, by name
+    """
+
+    policy: str
+    delays: Floats
+    choices: Floats
+    rates: Mapping[str, float]
+    slots: Mapping[str, int]
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """Recorded jobs in the order in which they came.
@@ -61,6 +76,8 @@ class Log:
     source : what was read, for a person · unit : "tokens", "s", "jobs", …
     dropped : reason → number of lines that could not be replayed and were dropped on request
     left_out : reason → number of lines that are no part of the traffic
+    recorded : delays as they were, and servers as they were derived; None where the log does not say
+    notes : what a reader should know of how the log was read
     """
 
     times: Floats
@@ -71,6 +88,8 @@ class Log:
     durations: Floats | None = None
     unit: str = "units"
     left_out: Mapping[str, int] = field(default_factory=dict)
+    recorded: Recorded | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.times)

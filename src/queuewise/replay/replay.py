@@ -29,7 +29,16 @@ from ..experiments.report import Progress, Table, estimate_json, output_folder, 
 from ..fields import nearest, require_count, require_positive
 from .logs import Drift, Log, duration_text
 from .servers import Servers, busiest_window, describe, servers_of, time_for, total_work, work_by
-from .standings import QUANTILES, Standing, conclusion, over_runs, standing_json, standings, standings_table
+from .standings import (
+    QUANTILES,
+    Standing,
+    as_recorded,
+    conclusion,
+    over_runs,
+    standing_json,
+    standings,
+    standings_table,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +159,7 @@ def replay(
 
     Parameters
     ----------
-    log : of :func:`read_log`.
+    log : of :func:`read_log` or :func:`read_recording`.
     rates : of each server's slots, in the log's unit of size per second (tokens per second, …): numbers or fractions. None to
         estimate them from the log, where it names the server of each job. With `drift`, the means that the rates drift about.
     drift : rates that change, of :func:`read_rates`, from the first job on.
@@ -179,7 +188,10 @@ def replay(
     ValueError : a value out of range, servers that cannot do the work (by how much), an unknown policy, or a folder that
         cannot be written to or holds another replay.
     """
+    # Only where servers and times are the log's own can what it had stand beside what a policy would have had.
+    comparable = all(given is None for given in (rates, drift, busiest, load))
     log, servers, notes = servers_of(log, rates, drift, slots, busiest)
+    notes += log.notes
     if load is not None:
         require_positive("load", load)
     require_count("most_in_system", most_in_system, 2)
@@ -233,14 +245,16 @@ def replay(
             progress=shown.begin(log.source) if progress else None,
         )
     found = standings(result, log, servers)
-    sentence = conclusion(found)
+    oracle = over_runs(result.sojourn_time[ORACLE][:, -1])
+    had = as_recorded(log, servers) if comparable else ()
+    sentence = conclusion(found, had)
     lines = (
         log.describe(),
         describe(servers, log.unit),
         f"load {actual:.3g} over the whole log, {peak:.2f} in its busiest {duration_text(window)}",
         *notes,
     )
-    table = standings_table(found, f"Replay of {log.source}", servers, len(log), runs)
+    table = standings_table(found, f"Replay of {log.source}", servers, len(log), runs, had, oracle.mean)
     results: dict[str, Any] = {
         "version": VERSION,
         "log": {
@@ -263,9 +277,10 @@ def replay(
         "runs": result.runs,
         "seed": seed,
         "oracle": {
-            "mean_delay": estimate_json(over_runs(result.sojourn_time[ORACLE][:, -1])),
+            "mean_delay": estimate_json(oracle),
             "mean_number_in_system": estimate_json(over_runs(result.number_in_system[ORACLE][:, -1])),
         },
+        "recorded": [one._asdict() for one in had],
         "policies": [standing_json(standing) for standing in found],
         "notes": list(lines),
         "conclusion": sentence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from fractions import Fraction
@@ -57,14 +58,17 @@ def _speeds(log: Log) -> tuple[tuple[str, ...], Floats, Floats]:
     names = tuple(sorted({name for name in log.servers if name}))
     if not names:
         raise ValueError("rates: give the servers' rates; the log names no server")
+    if log.recorded is not None:
+        counts = Counter(log.servers)
+        known = np.array([log.recorded.rates[name] for name in names])
+        return names, known, np.array([counts[name] for name in names], dtype=np.float64)
     places = {name: i for i, name in enumerate(names)}
     who = np.array([places.get(name, -1) for name in log.servers])
     took = log.sizes if log.durations is None else log.durations
     jobs = np.bincount(who[who >= 0], minlength=len(names)).astype(np.float64)
     time = np.bincount(who[who >= 0], took[who >= 0], len(names))
     if _relative(log):
-        known = took[who >= 0].mean()
-        rates = known * jobs / time
+        rates = took[who >= 0].mean() * jobs / time
     else:
         rates = np.bincount(who[who >= 0], log.sizes[who >= 0], len(names)) / time
     # Four digits: more would only look like knowledge, and decimals that short keep ties exact.
@@ -81,7 +85,7 @@ def _from_log(log: Log, busiest: int | None) -> tuple[Log, Servers, list[str]]:
     names, rates, jobs = _speeds(log)
     total = len(names)
     notes = []
-    if _relative(log):
+    if log.recorded is None and _relative(log):
         speed = dict(zip(names, rates, strict=True))
         factor = np.array([speed.get(name, 1.0) for name in log.servers or ()])
         log = changed(log, sizes=log.sizes * factor, unit="s of an average server")
@@ -101,7 +105,8 @@ def _from_log(log: Log, busiest: int | None) -> tuple[Log, Servers, list[str]]:
     origin = (
         f"estimated from the log, {'all' if len(names) == total else f'the busiest {len(names)} of'} {total} servers"
     )
-    return log, Servers(names, _exact(rates.tolist()), (1,) * len(names), None, origin), notes
+    slots = tuple(1 if log.recorded is None else log.recorded.slots[name] for name in names)
+    return log, Servers(names, _exact(rates.tolist()), slots, None, origin), notes
 
 
 def _exact(rates: Sequence[Rate]) -> tuple[Fraction, ...]:

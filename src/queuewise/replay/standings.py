@@ -54,6 +54,40 @@ class Standing(NamedTuple):
     verdict: str
 
 
+class Had(NamedTuple):
+    """What the log itself had, or has when its own choices are replayed. Times are in seconds, as in :class:`Standing`."""
+
+    label: str
+    mean_delay: float
+    median_delay: float
+    p95_delay: float
+    p99_delay: float
+    mean_number_in_system: float
+    use: tuple[float, ...]
+
+
+def as_recorded(log: Log, servers: Servers) -> tuple[Had, ...]:
+    """Delays as recorded, and as they are when the recorded choices are replayed; none where the log does not say."""
+    recorded = log.recorded
+    if recorded is None or log.servers is None or log.durations is None:
+        return ()
+    who = np.array(log.servers)
+    use = tuple(
+        float(log.durations[who == name].sum()) / (slots * log.span)
+        for name, slots in zip(servers.names, servers.slots, strict=True)
+    )
+    found = []
+    for label, delays in (
+        (f"as recorded ({recorded.policy})", recorded.delays),
+        ("the same choices", recorded.choices),
+    ):
+        median, p95, p99 = (float(q) for q in np.quantile(delays, QUANTILES))
+        # Up to the last arrival, as for the policies.
+        number = float(np.minimum(delays, log.span - log.times).sum()) / log.span
+        found.append(Had(label, float(delays.mean()), median, p95, p99, number, use))
+    return tuple(found)
+
+
 def standings(result: Result, log: Log, servers: Servers) -> tuple[Standing, ...]:
     few = result.servers <= MOST_SERVERS_KEPT
     mean = servers.drift.mean() if servers.drift is not None else np.array([float(rate) for rate in servers.rates])
@@ -142,37 +176,60 @@ def _percent(share: float, signed: bool = False) -> str:
     return "0 %" if size < 0.005 else text
 
 
-def _use(standing: Standing, servers: Servers) -> str:
-    if standing.use is None:
-        return "?"
-    shares = [f"{100.0 * use:.0f}" for use in standing.use]
+def _shares(use: Sequence[float]) -> str:
+    shares = [f"{100.0 * one:.0f}" for one in use]
     if len(shares) <= _FEW:
         return f"{' '.join(shares)} %"
     least, most = min(shares, key=int), max(shares, key=int)
     return f"{least} %" if least == most else f"{least}–{most} %"
 
 
-def standings_table(found: Sequence[Standing], title: str, servers: Servers, jobs: int, runs: int) -> Table:
-    """The replay as a table, smallest mean delay first."""
+def _above(seconds: float, share: float) -> str:
+    sign = "+" if seconds > 0.0 else ""
+    known = math.isfinite(seconds)
+    return "0" if seconds == 0.0 else f"{sign}{short(seconds)} ({_percent(share, True)})" if known else "?"
+
+
+def standings_table(
+    found: Sequence[Standing],
+    title: str,
+    servers: Servers,
+    jobs: int,
+    runs: int,
+    had: Sequence[Had] = (),
+    oracle: float = math.nan,
+) -> Table:
+    """The replay as a table, smallest mean delay first; `had` stands among the policies, whose oracle has that mean delay."""
     rows = []
-    for standing in found:
-        seconds, share = _excess(standing)
-        known = math.isfinite(seconds)
-        sign = "+" if seconds > 0.0 else ""
-        excess = "0" if seconds == 0.0 else f"{sign}{short(seconds)} ({_percent(share, True)})" if known else "?"
-        rows.append(
-            (
-                standing.label if len(standing.label) <= 40 else standing.name,
-                _value(standing.delay),
-                short(standing.p95.mean),
-                short(standing.p99.mean),
-                _value(standing.number),
-                excess,
-                f"{_number(standing.wrong.mean)} ({_percent(standing.wrong.mean / jobs)})",
-                _use(standing, servers),
-                standing.verdict,
-            )
+    for one in had:
+        over = one.mean_delay - oracle
+        cells = (
+            one.label if len(one.label) <= 40 else "as recorded",
+            short(one.mean_delay),
+            short(one.p95_delay),
+            short(one.p99_delay),
+            short(one.mean_number_in_system),
+            _above(over, over / oracle),
+            "",
+            _shares(one.use),
+            "recorded" if one is had[0] else "replayed",
         )
+        rows.append((one.mean_delay, cells))
+    for standing in found:
+        cells = (
+            standing.label if len(standing.label) <= 40 else standing.name,
+            _value(standing.delay),
+            short(standing.p95.mean),
+            short(standing.p99.mean),
+            _value(standing.number),
+            _above(*_excess(standing)),
+            f"{_number(standing.wrong.mean)} ({_percent(standing.wrong.mean / jobs)})",
+            "?" if standing.use is None else _shares(standing.use),
+            standing.verdict,
+        )
+        mean = standing.delay.mean
+        rows.append((mean if math.isfinite(mean) else math.inf, cells))
+    rows.sort(key=lambda row: row[0])
     note = (
         "Delay: seconds from arrival to departure. Over oracle: mean delay above that of SED with the true rates. Wrong: "
         "decisions that this oracle would not have taken there. Use: busy share of each server"
@@ -183,7 +240,7 @@ def standings_table(found: Sequence[Standing], title: str, servers: Servers, job
     return Table(
         title,
         ("policy", "mean delay", "95 %", "99 %", "in system", "over oracle", "wrong", "use", "verdict"),
-        tuple(rows),
+        tuple(cells for _, cells in rows),
         note=note,
     )
 
@@ -194,7 +251,7 @@ def _told(share: float) -> str:
     return f"{_percent(abs(share))} {'above' if share > 0 else 'below'}"
 
 
-def conclusion(found: Sequence[Standing]) -> str:
+def conclusion(found: Sequence[Standing], had: Sequence[Had] = ()) -> str:
     """What would have happened, in plain words."""
     alive = [standing for standing in found if math.isfinite(standing.delay.mean)]
     lost = [standing.name for standing in found if standing not in alive]
@@ -213,6 +270,11 @@ def conclusion(found: Sequence[Standing]) -> str:
         worst = alive[-1]
         if worst is not chosen and worst.delay.mean > chosen.delay.mean:
             parts.append(f"with {worst.name}, the slowest of those replayed, {short(worst.delay.mean)} s")
+    if had:
+        recorded, choices = (one.mean_delay for one in had)
+        off = choices / recorded - 1.0
+        met = "meets" if abs(off) < 5e-4 else f"misses by {_percent(off, True)}"
+        parts.append(f"as recorded it was {short(recorded)} s, which the replay of the recorded choices {met}")
     if lost:
         parts.append(f"{', '.join(lost)} overflowed")
     return "; ".join(parts) + "."
