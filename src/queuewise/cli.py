@@ -6,8 +6,9 @@ interrupted. Modules that take time to load (numba, matplotlib, pyarrow) are imp
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TextIO
 
@@ -491,6 +492,89 @@ def replay(
 
 
 @app.command()
+def serve(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.YAML]", help="Settings; see docs.", show_default=False)
+    ] = None,
+    backends: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--backend",
+            metavar="[NAME=]URL",
+            help="In the place of a file: a backend; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="With --backend: the policy. Default: optimistic_sed.", show_default=False)
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --backend. Default: 127.0.0.1:8080.", show_default=False),
+    ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --backend. Default: 127.0.0.1:8081.", show_default=False),
+    ] = None,
+) -> None:
+    """Route HTTP requests to backends by a policy that learns their speed."""
+    with _service_installed("serve"):
+        from .live.service import config as settings
+        from .live.service import server
+    if (file is None) == (not backends):
+        raise ValueError("serve: name a file of settings, or backends by --backend URL (not both)")
+    if file is not None and (policy, listen, admin) != (None, None, None):
+        raise ValueError("serve: --policy, --listen and --admin go with --backend; with a file they stand in it")
+    if file is not None:
+        config = settings.read(file)
+    else:
+        config = settings.of_options(backends or [], policy=policy, listen=listen, admin=admin)
+
+    def started(running: server.Running) -> None:
+        proxy, *others = running.addresses
+        _say(f"routing to {sum(len(group.backends) for group in config.groups.values())} backends at {proxy}/v1/")
+        for address in others:
+            _say(f"a page to look at, and the admin interface, are at {address}/")
+
+    from .live.errors import StoreError
+
+    try:
+        server.serve(config, file, started=started)
+    except StoreError as error:
+        raise ValueError(str(error)) from error
+
+
+@app.command("check-config")
+def check_config(
+    file: Annotated[Path | None, typer.Argument(metavar="CONFIG.YAML", show_default=False)] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of such files, for editors, and exit.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the settings of `serve`, with a sentence per mistake."""
+    with _service_installed("check-config"):
+        from .live.service import config as settings
+    if schema:
+        _print_json(settings.schema())
+        return
+    if file is None:
+        raise ValueError("file: name a file of settings (or --schema)")
+    try:
+        config = settings.read(file)
+    except settings.ConfigError as error:
+        if as_json:
+            _print_json({"file": str(file), "good": False, "mistakes": error.mistakes})
+        for mistake in error.mistakes:
+            _say(f"{file}: {mistake}")
+        raise typer.Exit(BAD_INPUT) from None
+    if as_json:
+        _print_json({"file": str(file), "good": True, "mistakes": []})
+    else:
+        _print_lines([f"{file} is good:", *settings.summary(config)])
+
+
+@app.command()
 def policies(as_json: Json = False) -> None:
     """List every policy with a line about it."""
     from . import policies as registered
@@ -517,6 +601,19 @@ def doctor(as_json: Json = False) -> None:
         _print_lines([report.sentence])
     if not report.healthy:
         raise typer.Exit(FAILED)
+
+
+@contextlib.contextmanager
+def _service_installed(command: str) -> Iterator[None]:
+    """What the service needs beside the library, or a sentence that says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("queuewise"):
+            raise
+        raise ValueError(
+            f"{command}: needs {error.name}, which is not installed; pip install 'queuewise[serve]' brings all it needs"
+        ) from error
 
 
 def _files(paths: Sequence[Path]) -> list[str]:

@@ -16,13 +16,22 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from ...dispatch.policies import make
 from ...dispatch.policy import Policy
@@ -93,8 +102,17 @@ def _address(value: Any) -> Any:
     return Address(host=host, port=int(port))
 
 
-ListenAt = Annotated[Address, BeforeValidator(_address)]
-Size = Annotated[int, BeforeValidator(_size), Field(gt=0)]
+ListenAt = Annotated[
+    Address, BeforeValidator(_address), WithJsonSchema({"type": ["string", "integer"], "examples": ["127.0.0.1:8080"]})
+]
+Size = Annotated[
+    int,
+    BeforeValidator(_size),
+    Field(gt=0),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["16MiB"]}),
+]
+#: ``off`` is None.
+Off = BeforeValidator(_off)
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=_NAME)]
 
@@ -167,13 +185,13 @@ class GroupConfig(Strict):
     classes: tuple[str, ...] = ()
     explore_share: float = 0.05
     explore_burst: float | None = None
-    half_life: Annotated[float | None, BeforeValidator(_off)] = 600.0
-    change_threshold: Annotated[float | None, BeforeValidator(_off)] = 10.0
+    half_life: Annotated[float | None, Off] = 600.0
+    change_threshold: Annotated[float | None, Off] = 10.0
     failure_penalty: float = 1.0
     expire_after: Seconds = 3600.0
     prior: float = 4.0
     discipline: str = "fifo"
-    circuit: Annotated[CircuitConfig | None, BeforeValidator(_off)] = CircuitConfig()
+    circuit: Annotated[CircuitConfig | None, Off] = CircuitConfig()
     shed: ShedConfig = ShedConfig()
 
     def router(self, **others: Any) -> Router:
@@ -273,9 +291,7 @@ class Config(Strict):
     """All settings. state : file that what was learned is saved to, every `save_seconds`. Paths are relative to the file."""
 
     listen: ListenAt = Address(host="127.0.0.1", port=8080)
-    admin: Annotated[Annotated[Address, BeforeValidator(_address)] | None, BeforeValidator(_off)] = Address(
-        host="127.0.0.1", port=8081
-    )
+    admin: Annotated[ListenAt | None, Off] = Address(host="127.0.0.1", port=8081)
     token: SecretStr | None = None
     admin_token: SecretStr | None = None
     state: Path | None = None
@@ -377,6 +393,11 @@ def parse(
     given = _fill_in(given, os.environ if environment is None else environment, "", mistakes)
     if mistakes:
         raise ConfigError(source, mistakes)
+    config = _checked(given, source)
+    return config if folder is None else _from(folder, config)
+
+
+def _checked(given: dict[str, Any], source: str) -> Config:
     try:
         config = Config.model_validate(given)
     except ValidationError as error:
@@ -384,7 +405,46 @@ def parse(
     mistakes = config.mistakes()
     if mistakes:
         raise ConfigError(source, mistakes)
-    return config if folder is None else _from(folder, config)
+    return config
+
+
+def of_options(
+    backends: Sequence[str], *, policy: str | None = None, listen: str | None = None, admin: str | None = None
+) -> Config:
+    """The settings of a service without a file. backends : URL, or NAME=URL. Raises ConfigError."""
+    named: dict[str, Any] = {}
+    for number, text in enumerate(backends, start=1):
+        name, equals, url = text.partition("=")
+        if not equals or "/" in name:
+            name, url = f"b{number}", text
+        if name in named:
+            raise ConfigError("--backend", [f"{name!r} stands twice"])
+        named[name] = url
+    group: dict[str, Any] = {"backends": named}
+    if policy is not None:
+        group["policy"] = policy
+    given: dict[str, Any] = {"groups": {"default": group}}
+    given |= {key: value for key, value in (("listen", listen), ("admin", admin)) if value is not None}
+    return _checked(given, "options")
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of the file, for editors."""
+    return Config.model_json_schema()
+
+
+def summary(config: Config) -> list[str]:
+    """The settings in a few lines, without secrets."""
+    lines = [f"  listens at {config.listen}" + (", asks for a token" if config.token else "")]
+    lines.append(f"  admin at {config.admin}" if config.admin else "  no admin port")
+    for name, group in config.groups.items():
+        models = ", ".join(group.models) if group.models else "all other models"
+        policy = group.policy if isinstance(group.policy, str) else group.policy["name"]
+        lines.append(f"  group {name}: {models}; {policy} over {', '.join(group.backends)}")
+    lines.append(f"  learned rates are kept in {config.state}" if config.state else "  learned rates are not kept")
+    if config.record is not None:
+        lines.append(f"  decisions are recorded in {config.record.folder}")
+    return lines
 
 
 def _from(folder: Path, config: Config) -> Config:

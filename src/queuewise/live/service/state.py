@@ -76,7 +76,7 @@ class State:
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
             with temporary.open("wb") as handle:
-                np.savez(handle, **arrays)
+                np.savez(handle, **arrays)  # type: ignore[arg-type]
                 handle.flush()
                 os.fsync(handle.fileno())
             os.replace(temporary, self.path)

@@ -1,0 +1,579 @@
+"""The routing proxy: everything under ``/v1/`` goes to the backend that the router chooses, and comes back as it is.
+
+A request is read whole (within `limits.body`), since it may have to be sent again. An answer is not: it is passed on piece by
+piece as it comes. Only short ones of known length are read before they are passed on, so that one that breaks off can be
+tried elsewhere. Nothing is tried again once a byte has gone to the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+import aiohttp
+from multidict import CIMultiDict
+from starlette.responses import JSONResponse, Response
+
+from ..router import NoServerError
+from ..tickets import Ticket
+from . import upstream
+from .auth import authorized
+from .budget import RetryBudget
+from .errors import problem
+from .groups import Backend, Group
+from .metrics import Metrics
+from .service import Service
+from .upstream import HOP_BY_HOP, Verdict
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+RawHeaders = list[tuple[bytes, bytes]]
+
+log = logging.getLogger("queuewise.requests")
+
+#: Answers of a known length up to this many bytes are read before they are passed on.
+SHORT = 1 << 18
+#: Work that a client may say a request is, in usual requests.
+LEAST_WORK, MOST_WORK = 1e-3, 1e6
+_OWN = b"x-queuewise-"
+_LONGEST_ID = 256
+
+
+class Refusal(Exception):
+    """A request that is answered here."""
+
+    def __init__(self, response: Response, reason: str = "") -> None:
+        self.response, self.reason = response, reason
+
+
+class Gone(Exception):
+    """The client has gone."""
+
+
+class Asked(NamedTuple):
+    """A request as it came. headers : those that go on · authorization : the client's, which goes on where there is no token to
+    get in here · model : that it asks for · payload : its JSON, where that was read."""
+
+    method: str
+    path: str
+    query: str
+    headers: CIMultiDict[str]
+    authorization: str | None
+    request_id: str
+    body: bytes
+    payload: dict[str, Any] | None
+    model: str | None
+    key: str | None
+    work: float
+    seconds: float
+
+
+class Answer(NamedTuple):
+    """What a backend said."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+    verdict: Verdict
+
+
+#: What is told a client where no backend has answered: what went wrong → status, sentence.
+_UNANSWERED = {
+    "refused": (502, "the backend cannot be reached"),
+    "broken": (502, "the backend broke off"),
+    "timeout": (504, "the backend has not answered in time"),
+}
+
+
+class Proxy:
+    """An ASGI app for ``/v1/`` and below."""
+
+    def __init__(self, service: Service, session: aiohttp.ClientSession, metrics: Metrics) -> None:
+        self.service, self.session, self.metrics = service, session, metrics
+        self.budget = RetryBudget(service.config.retries, time.monotonic)
+        self.settle()
+
+    def settle(self) -> None:
+        """Look at the settings again, after a reload."""
+        groups = self.service.config.groups.values()
+        self.budget.settings = self.service.config.retries
+        self._reads_models = any(group.models for group in groups) or any(
+            backend.model for group in groups for backend in group.backends.values()
+        )
+        token = self.service.config.token
+        self._token = None if token is None else token.get_secret_value()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = _Exchange(self, scope, receive, send)
+        try:
+            await exchange.run()
+        finally:
+            exchange.account()
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    __slots__ = (
+        *("backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive", "request_id", "scope"),
+        *("send", "sending", "status", "ticket", "tries", "waited"),
+    )
+
+    def __init__(self, proxy: Proxy, scope: Scope, receive: Receive, send: Send) -> None:
+        self.proxy, self.scope, self.receive, self.send = proxy, scope, receive, send
+        self.begun = time.perf_counter()
+        self.waited = 0.0  # of that, for backends
+        self.first_byte: float | None = None
+        self.status = 499  # as long as nothing was said: the client has gone (nginx's number)
+        self.tries = 0
+        self.ticket: Ticket | None = None  # while it is out
+        self.sending = False  # while a piece goes to the client
+        self.finished = False
+        self.group: Group | None = None
+        self.backend: str | None = None
+        self.model: str | None = None
+        self.request_id = ""
+
+    async def run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        gone = False
+        watcher: asyncio.Task[None] | None = None
+
+        async def watch() -> None:
+            nonlocal gone
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+            if not self.finished:
+                gone = True
+                task.cancel()
+
+        try:
+            asked = await self._read()
+            watcher = asyncio.create_task(watch())
+            group = self.group
+            assert group is not None
+            async with asyncio.timeout(asked.seconds) as deadline:
+                await self._route(group, asked, deadline)
+        except Refusal as refusal:
+            await self._say(refusal.response, refusal.reason)
+        except TimeoutError:
+            if self.first_byte is None:
+                await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
+        except Gone:
+            pass
+        except asyncio.CancelledError:
+            if not gone:
+                raise
+            task.uncancel()
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> Asked:
+        """The request, and its group in `self.group`."""
+        scope, service = self.scope, self.proxy.service
+        headers: CIMultiDict[str] = CIMultiDict()
+        authorization = content_type = None
+        ours: dict[bytes, str] = {}
+        encoded = False
+        named: set[bytes] = set()
+        for name, value in scope["headers"]:
+            if name == b"connection":
+                named.update(one.strip().lower() for one in value.split(b","))
+        for name, value in scope["headers"]:
+            if name in HOP_BY_HOP or name in named or name in (b"host", b"content-length", b"expect"):
+                continue
+            text = _decoded(value)
+            if name == b"authorization":
+                authorization = text
+            elif name.startswith(_OWN):
+                ours[name] = text
+            elif name == b"x-request-id":
+                if 0 < len(text) <= _LONGEST_ID and text.isprintable():
+                    self.request_id = text
+            else:
+                content_type = text if name == b"content-type" else content_type
+                encoded = encoded or name == b"content-encoding"
+                headers.add(name.decode("latin-1"), text)
+        if not self.request_id:
+            self.request_id = uuid.uuid4().hex
+        headers.add("x-request-id", self.request_id)
+        if not authorized(scope["headers"], self.proxy._token):
+            hint = {"www-authenticate": 'Bearer realm="queuewise"'}
+            raise Refusal(problem(401, "a bearer token is needed", code="invalid_api_key", headers=hint))
+        raw = scope.get("raw_path") or scope["path"].encode()
+        path = raw.decode("latin-1")
+        if _climbs(scope["path"]):
+            raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
+        if service.stopping:
+            raise Refusal(
+                problem(503, "the service is about to stop", code="stopping", headers={"connection": "close"})
+            )
+        body = await self._body()
+        payload = None
+        method = scope["method"]
+        if self.proxy._reads_models and body and not encoded and "json" in (content_type or "json").lower():
+            payload, self.model = _model_of(body)
+        if self.proxy._reads_models and method == "GET" and (path == "/v1/models" or path.startswith("/v1/models/")):
+            raise Refusal(self._models(scope["path"]))
+        group = service.group_of(self.model)
+        if group is None:
+            what = f"there is no model {self.model!r}" if self.model else "the request names no model"
+            raise Refusal(problem(404, f"{what} here", code="model_not_found", param="model"))
+        self.group = group
+        key = _class_of(group, ours.get(b"x-queuewise-class"))
+        work = _number(ours, b"x-queuewise-work", LEAST_WORK, MOST_WORK, 1.0)
+        most = service.config.timeouts.deadline
+        seconds = min(most, _number(ours, b"x-queuewise-timeout", 1e-3, math.inf, most))
+        shed = group.overload(key)
+        if shed is not None:
+            reason, after = shed
+            raise Refusal(
+                problem(429, "too many requests are waiting", code="overloaded", headers=_retry_after(after)), reason
+            )
+        query = scope["query_string"].decode("latin-1")
+        return Asked(
+            *(method, path, query, headers, None if self.proxy._token else authorization, self.request_id),
+            *(body, payload, self.model, key, work, seconds),
+        )
+
+    async def _body(self) -> bytes:
+        most = self.proxy.service.config.limits.body
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > most:
+                raise Refusal(
+                    problem(
+                        *(413, f"the request is larger than {most} bytes"),
+                        code="request_too_large",
+                        headers={"connection": "close"},
+                    )
+                )
+            if not message.get("more_body", False):
+                return b"".join((*pieces, piece)) if pieces else piece
+            pieces.append(piece)
+
+    def _models(self, path: str) -> Response:
+        """The models that the settings name, in OpenAI's form."""
+        created = int(self.proxy.service.started)
+        found = {
+            model: {"id": model, "object": "model", "created": created, "owned_by": name}
+            for name, group in self.proxy.service.groups.items()
+            for model in group.config.models
+        }
+        wanted = path.removeprefix("/v1/models").strip("/")
+        if not wanted:
+            return JSONResponse({"object": "list", "data": list(found.values())})
+        if wanted in found:
+            return JSONResponse(found[wanted])
+        return problem(404, f"there is no model {wanted!r} here", code="model_not_found", param="model")
+
+    # --- to backends --------------------------------------------------------------------------------------------------
+
+    async def _route(self, group: Group, asked: Asked, deadline: asyncio.Timeout) -> None:
+        """Try backends until one answers, and pass its answer on."""
+        retries, metrics = self.proxy.service.config.retries, self.proxy.metrics
+        repeatable = asked.method in ("GET", "HEAD", "OPTIONS") or asked.path in retries.repeat
+        tried: list[str] = []
+        answer: Answer | None = None
+        said = ""
+        self.proxy.budget.request()
+        while True:
+            decided = time.perf_counter()
+            try:
+                ticket = group.router.route(asked.key, asked.work, avoid=tried)
+            except NoServerError as error:
+                if tried:
+                    break
+                raise self._nobody(error) from None
+            metrics.decision(time.perf_counter() - decided)
+            self.tries += 1
+            self.backend = ticket.server
+            tried.append(ticket.server)
+            backend = group.backends.get(ticket.server)
+            if backend is None:  # removed in this instant
+                group.router.cancel(ticket)
+                continue
+            self.ticket = ticket
+            answer, said, untouched = await self._try(group, backend, asked, deadline)
+            if self.first_byte is not None:
+                return
+            if not (untouched or repeatable) or len(tried) >= retries.tries:
+                break
+            if len(tried) >= len(group.backends) or not self.proxy.budget.spend():
+                break
+            metrics.retry(said)
+        if answer is None:
+            status, sentence = _UNANSWERED[said]
+            raise Refusal(problem(status, sentence, code=f"backend_{said}"))
+        await self._whole(answer)
+
+    async def _try(
+        self, group: Group, backend: Backend, asked: Asked, deadline: asyncio.Timeout
+    ) -> tuple[Answer | None, str, bool]:
+        """One backend: its answer, if it failed with one; what went wrong; whether it surely has not worked on the request. Any
+        other answer has been passed on afterwards. The ticket is released in here, whatever happens."""
+        headers = asked.headers.copy()
+        authorization = backend.authorization or asked.authorization
+        if authorization is not None:
+            headers["authorization"] = authorization
+        body = asked.body
+        if backend.config.model is not None and asked.payload is not None and asked.model is not None:
+            body = json.dumps({**asked.payload, "model": backend.config.model}, ensure_ascii=False).encode()
+        response: aiohttp.ClientResponse | None = None
+        answer: Answer | None = None
+        sent = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.proxy.service.config.timeouts.first_byte):
+                url = backend.url(asked.path, asked.query)
+                response = await upstream.send(self.proxy.session, asked.method, url, headers, body)
+                verdict = upstream.judge(
+                    response.status,
+                    response.headers.get("retry-after"),
+                    own_key=backend.authorization is not None,
+                    known_model=asked.model in group.config.models,
+                )
+                failed = verdict.meaning in (upstream.FAILED, upstream.REFUSED)
+                length = response.content_length
+                short = length <= SHORT if length is not None else failed
+                content = await _at_most(response, SHORT) if short else b""
+            self.waited += time.perf_counter() - sent
+            answer = Answer(response.status, upstream.headers_back(response), content, verdict)
+            if not short:
+                deadline.reschedule(None)  # it has begun to answer: from here on only silence is too long
+                await self._stream(group, answer, response)
+                return None, "", False
+            self._judged(group, verdict)
+            if not failed:
+                await self._whole(answer)
+                return None, "", False
+            return answer, str(response.status), verdict.untouched
+        except TimeoutError:
+            self._let_go(group, None if self.sending else "timeout")
+            if self.first_byte is not None:
+                raise
+            return None, "timeout", False
+        except asyncio.CancelledError:
+            # The deadline, if it is ours: one that a client set is no measure of a backend.
+            ours = asked.seconds >= self.proxy.service.config.timeouts.deadline
+            self._let_go(group, "timeout" if deadline.expired() and ours else None)
+            raise
+        except aiohttp.ClientConnectorError:
+            self._let_go(group, "refused")
+            return None, "refused", True
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._let_go(group, "error")
+            log.debug("backend %s: %s", backend.name, type(error).__name__)
+            if self.first_byte is not None:
+                raise Gone from None  # the answer broke off: all that can be done is to break off, too
+            return None, "broken", False
+        finally:
+            if answer is None:
+                self.waited += time.perf_counter() - sent
+            if response is not None:
+                response.close()  # nothing where it was read to its end
+            self._let_go(group, None)
+
+    def _let_go(self, group: Group, failure: str | None) -> None:
+        """Release the ticket, if it is out: as a failure, or as given up on."""
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            if failure is None:
+                group.router.cancel(ticket)
+            else:
+                group.router.fail(ticket, failure)
+
+    def _judged(self, group: Group, verdict: Verdict) -> None:
+        """Tell the router what an answer means, which releases the ticket."""
+        ticket = self.ticket
+        if ticket is None:
+            return
+        if verdict.meaning == upstream.DONE:
+            self.ticket = None
+            group.router.complete(ticket)
+        elif verdict.meaning == upstream.FAILED:
+            self._let_go(group, "error")
+        elif verdict.meaning == upstream.REFUSED and verdict.rest is None:
+            self._let_go(group, "refused")
+        else:
+            self._let_go(group, None)
+            if verdict.rest is not None:
+                longest = self.proxy.service.config.timeouts.longest_rest
+                with contextlib.suppress(ValueError):  # it was removed since
+                    group.router.rest(ticket.server, min(verdict.rest, longest))
+
+    def _nobody(self, error: NoServerError) -> Refusal:
+        if error.retry_after is not None:
+            return Refusal(
+                problem(
+                    *(429, "all backends have asked to be left alone for a while"),
+                    code="overloaded",
+                    headers=_retry_after(error.retry_after),
+                ),
+                "resting",
+            )
+        return Refusal(problem(503, "no backend can be used now", code="no_backend", headers=_retry_after(1.0)))
+
+    # --- back to the client -------------------------------------------------------------------------------------------
+
+    async def _stream(self, group: Group, answer: Answer, response: aiohttp.ClientResponse) -> None:
+        """Pass an answer on as it comes."""
+        idle = self.proxy.service.config.timeouts.idle
+        loop = asyncio.get_running_loop()
+        await self._head(answer.status, answer.headers)
+        async with asyncio.timeout(idle) as silence:
+            async for piece in response.content.iter_any():
+                self.sending = True
+                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+                self.sending = False
+                silence.reschedule(loop.time() + idle)
+            self._judged(group, answer.verdict)
+            await self._end(b"")
+
+    async def _whole(self, answer: Answer) -> None:
+        await self._head(answer.status, answer.headers)
+        await self._end(answer.body)
+
+    async def _end(self, body: bytes) -> None:
+        self.finished = True
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _head(self, status: int, headers: RawHeaders) -> None:
+        self.status = status
+        self.first_byte = time.perf_counter()
+        spent = self.first_byte - self.begun - self.waited
+        names = {name for name, _ in headers}
+        own = [
+            (b"x-queuewise-attempts", b"%d" % self.tries),
+            (b"x-queuewise-overhead-ms", b"%.3f" % (1e3 * spent)),
+        ]
+        if self.backend is not None:
+            own.append((b"x-queuewise-backend", self.backend.encode()))
+        if b"x-request-id" not in names:
+            own.append((b"x-request-id", self.request_id.encode()))
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *own]})
+
+    async def _say(self, response: Response, reason: str = "") -> None:
+        """An answer of our own."""
+        if reason:
+            self.proxy.metrics.shed(self.group.name if self.group else "", reason)
+        await self._head(response.status_code, list(response.raw_headers))
+        await self._end(bytes(response.body))
+
+    def account(self) -> None:
+        """It is over."""
+        now = time.perf_counter()
+        duration = now - self.begun
+        service, group = self.proxy.service, self.group
+        self.proxy.metrics.request(
+            group=group.name if group is not None else None,
+            backend=self.backend,
+            model=self.model,
+            code=self.status,
+            duration=duration,
+            first_byte=None if self.first_byte is None else self.first_byte - self.begun,
+            overhead=(self.first_byte or now) - self.begun - self.waited,
+            attempts=self.tries,
+        )
+        if service.config.log.requests:
+            log.info(
+                "%s %s",
+                self.scope["method"],
+                self.scope["path"],
+                extra={
+                    "group": group.name if group is not None else None,
+                    "model": self.model,
+                    "backend": self.backend,
+                    "status": self.status,
+                    "duration_ms": round(1e3 * duration, 3),
+                    "attempts": self.tries,
+                    "request_id": self.request_id,
+                },
+            )
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _climbs(path: str) -> bool:
+    """Whether a path, unescaped, has steps that lead out of /v1/ on a server that follows them."""
+    return "/." in path and any(step in (".", "..") for step in path.replace("\\", "/").split("/"))
+
+
+def _model_of(body: bytes) -> tuple[dict[str, Any] | None, str | None]:
+    try:
+        payload = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refusal(problem(400, "the body is no JSON", code="invalid_json")) from None
+    if not isinstance(payload, dict):
+        raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json"))
+    model = payload.get("model")
+    if model is not None and not isinstance(model, str):
+        raise Refusal(problem(400, "model must be a text", code="invalid_value", param="model"))
+    return payload, model
+
+
+def _class_of(group: Group, asked: str | None) -> str | None:
+    if not group.classes:
+        return None
+    if asked is None:
+        return group.classes[0]
+    if asked not in group.classes:
+        known = ", ".join(group.classes)
+        sentence = f"x-queuewise-class must be one of {known}"
+        raise Refusal(problem(400, sentence, code="invalid_value", param="x-queuewise-class"))
+    return asked
+
+
+def _number(ours: dict[bytes, str], name: bytes, least: float, most: float, otherwise: float) -> float:
+    text = ours.get(name)
+    if text is None:
+        return otherwise
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most or math.isinf(value):
+        allowed = f"from {least:g} to {most:g}" if most < math.inf else f"of at least {least:g}"
+        field = name.decode()
+        raise Refusal(problem(400, f"{field} must be a number {allowed}", code="invalid_value", param=field))
+    return value
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"retry-after": str(max(1, math.ceil(seconds)))}
+
+
+async def _at_most(response: aiohttp.ClientResponse, size: int) -> bytes:
+    """A body, or its first `size` bytes."""
+    if response.content_length is not None:
+        return await response.read()
+    pieces: list[bytes] = []
+    left = size
+    async for piece in response.content.iter_any():
+        pieces.append(piece[:left])
+        left -= len(pieces[-1])
+        if left <= 0:
+            break
+    return b"".join(pieces)

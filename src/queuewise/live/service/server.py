@@ -1,0 +1,308 @@
+"""The running service: both ports, signals, reload, and what is to be done from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.routing import Router as Routes
+
+from . import admin, decisions, health, logs, metrics
+from .config import Address, Config, ConfigError, read
+from .errors import problem
+from .groups import Group
+from .history import History
+from .metrics import Metrics
+from .protocol import limited
+from .proxy import Proxy, Receive, Scope, Send
+from .recording import Recorder, settings_of
+from .service import Service
+from .state import State
+from .upstream import new_session
+
+log = logging.getLogger("queuewise.service")
+
+#: Seconds between a look whether something is to be done.
+TICK = 1.0
+#: Settings that a reload cannot change, since they are bound to sockets and files.
+_FIXED = ("listen", "admin", "state", "record", "limits", "log")
+
+
+class Running:
+    """A service from start to end.
+
+    with contextlib.closing(Running(config)) as running:
+        asyncio.run(running.run())
+
+    addresses : (of the proxy, of the admin port), which are known once it listens, with the real ports.
+
+    Raises StoreError where another process has the state file, ConfigError where an address cannot be had.
+    """
+
+    def __init__(self, config: Config, path: Path | None = None) -> None:
+        self.service = Service(config, path)
+        self.metrics = Metrics(self.service)
+        self.history = History(self.service)
+        self.state = None if config.state is None else State(config.state)
+        self.recorder = self._new_recorder(config)
+        self.ready = asyncio.Event()
+        self._sockets: list[socket.socket] = []
+        self._proxy: Proxy | None = None
+        self._servers: list[_Server] = []
+        self._stop: asyncio.Event | None = None
+        self._saved = time.monotonic()
+        try:
+            self._sockets = [_bind("listen", config.listen)]
+            if config.admin is not None:
+                self._sockets.append(_bind("admin", config.admin))
+        except BaseException:
+            self.close()
+            raise
+        listeners = [self.metrics.ended, self.history.note]
+        if self.recorder is not None:
+            self.metrics.recorded_lost = lambda: self.recorder.lost if self.recorder is not None else 0
+            listeners.append(self.recorder.note)
+        self.service.listeners = tuple(listeners)
+        if self.state is not None:
+            for group in self.service.groups.values():
+                self._recall(group)
+
+    @property
+    def addresses(self) -> list[str]:
+        """URLs that it listens on: the proxy's, and the admin port's if there is one."""
+        return [f"http://{Address(host=name[0], port=name[1])}" for name in (s.getsockname() for s in self._sockets)]
+
+    async def run(self, *, signals: bool = False) -> None:
+        """Serve until :meth:`stop` is called. signals : SIGTERM and SIGINT stop it, SIGHUP reloads the settings."""
+        config = self.service.config
+        self._stop = asyncio.Event()
+        limits = config.limits
+        async with new_session(config.timeouts) as session:
+            self._proxy = Proxy(self.service, session, self.metrics)
+            self.metrics.retry_budget = lambda: self._proxy.budget.remaining if self._proxy is not None else 0.0
+            apps: list[Any] = [self._public(self._proxy)]
+            if config.admin is not None:
+                apps.append(self._private())
+            self._servers = [_server(app, limits, config.timeouts.grace) for app in apps]
+            with self._signals() if signals else contextlib.nullcontext():
+                tasks = [
+                    asyncio.create_task(server.serve([s]))
+                    for server, s in zip(self._servers, self._sockets, strict=True)
+                ]
+                while not all(server.started for server in self._servers):
+                    await asyncio.sleep(0.005)
+                self.ready.set()
+                chores = asyncio.create_task(self._chores())
+                try:
+                    await self._stop.wait()
+                finally:
+                    await self._end(tasks, chores)
+
+    def stop(self) -> None:
+        """Take nothing new, finish what runs, save, end. Called a second time it does not wait for what runs."""
+        if self._stop is None:
+            return
+        if self._stop.is_set():
+            for server in self._servers:
+                server.force_exit = True
+        self.service.stopping = True
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read the settings again. Where they are wrong, all stays as it is and the log says what is wrong."""
+        path = self.service.path
+        if path is None:
+            log.warning("reload: the settings came from no file")
+            return
+        try:
+            config = read(path)
+            kept = [field for field in _FIXED if getattr(config, field) != getattr(self.service.config, field)]
+            before = set(self.service.groups)
+            said = self.service.reload(config)
+        except (ConfigError, ValueError) as error:
+            self.metrics.reload(False)
+            for mistake in getattr(error, "mistakes", [str(error)]):
+                log.error("reload: %s", mistake)
+            log.error("reload: nothing was changed")
+            return
+        if self.state is not None:
+            for name in set(self.service.groups) - before:
+                self._recall(self.service.groups[name])
+        if self._proxy is not None:
+            self._proxy.settle()
+        self.metrics.reload(True)
+        for sentence in said:
+            log.info("reload: %s", sentence)
+        if kept:
+            log.warning("reload: %s can only change by a restart", ", ".join(kept))
+        log.info("reload: done")
+
+    def close(self) -> None:
+        """Give back files and sockets; :meth:`run` has ended, or was never called."""
+        for one in self._sockets:
+            one.close()
+        if self.state is not None:
+            self.state.close()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _public(self, proxy: Proxy) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        routes = Routes(
+            [*decisions.routes(self.service, self.metrics), *health.routes(self.service), metrics.route(self.metrics)],
+            redirect_slashes=False,
+            default=_nothing_here,
+        )
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and (scope["path"].startswith("/v1/") or scope["path"] == "/v1"):
+                await proxy(scope, receive, send)
+            else:
+                await routes(scope, receive, send)
+
+        return app
+
+    def _private(self) -> Any:
+        extra = [*health.routes(self.service), metrics.route(self.metrics)]
+        return admin.app(self.service, self.history, routes=extra)
+
+    def _recall(self, group: Group) -> None:
+        assert self.state is not None
+        found = self.state.restore(group)
+        if found:
+            log.info("group %s: what was learned of %s is known again", group.name, ", ".join(found))
+
+    def _new_recorder(self, config: Config) -> Recorder | None:
+        record = config.record
+        if record is None:
+            return None
+        return Recorder(
+            record.folder,
+            lambda: {name: settings_of(group.router) for name, group in self.service.groups.items()},
+            flush_seconds=record.flush_seconds,
+            part_rows=record.part_rows,
+        )
+
+    async def _chores(self) -> None:
+        """Once a second: history, expired tickets, saving, recording."""
+        while True:
+            await asyncio.sleep(TICK)
+            try:
+                self.history.tick()
+                if self.state is not None and time.monotonic() - self._saved >= self.service.config.save_seconds:
+                    self._saved = time.monotonic()
+                    await self._save()
+                if self.recorder is not None and self.recorder.due():
+                    await asyncio.to_thread(self.recorder.flush)
+            except Exception:  # a chore that fails must not end the others, nor the service
+                log.exception("a chore failed")
+
+    async def _save(self) -> None:
+        assert self.state is not None
+        if not await asyncio.to_thread(self.state.save, dict(self.service.groups)):
+            self.metrics.save_failed()
+
+    async def _end(self, tasks: list[asyncio.Task[None]], chores: asyncio.Task[None]) -> None:
+        self.service.stopping = True
+        log.info("stopping: finishing what runs, for at most %g s", self.service.config.timeouts.grace)
+        for server in self._servers:
+            server.should_exit = True
+        await asyncio.gather(*tasks, return_exceptions=True)
+        chores.cancel()
+        await asyncio.gather(chores, return_exceptions=True)
+        if self.state is not None:
+            await self._save()
+        if self.recorder is not None:
+            await asyncio.to_thread(self.recorder.flush)
+        log.info("stopped")
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop}
+        if hasattr(signal, "SIGHUP"):
+            handlers[signal.SIGHUP] = self.reload
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers: there are two of them, and one owner."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: Any, limits: Any, grace: float) -> _Server:
+    config = uvicorn.Config(
+        app,
+        http=limited(limits),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.keep_alive,
+        timeout_graceful_shutdown=grace,
+    )
+    return _Server(config)
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await problem(404, "there is nothing at this path")(scope, receive, send)
+
+
+def _bind(field: str, address: Address) -> socket.socket:
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        one = socket.socket(family, kind, protocol)
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(where)
+            one.listen(2048)
+        except BaseException:
+            one.close()
+            raise
+    except OSError as error:
+        raise ConfigError("config", [f"{field}: {address} cannot be listened on ({error.strerror or error})"]) from None
+    one.setblocking(False)
+    return one
+
+
+def serve(config: Config, path: Path | None = None, *, started: Callable[[Running], None] | None = None) -> None:
+    """Run the service until it is told to end. `started` : called once it listens."""
+    logs.setup(config.log)
+
+    async def main() -> None:
+        running = Running(config, path)
+        try:
+            if started is not None:
+                started(running)
+            await running.run(signals=True)
+        finally:
+            running.close()
+
+    if sys.platform == "win32":
+        asyncio.run(main())
+    else:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
