@@ -29,7 +29,7 @@ _GREY = "0.55"
 def draw(found: Replay) -> Figure:
     """Left: mean, 95th and 99th percentile of the delay, policy by policy. Right: jobs in the system over the log."""
     alive = [standing for standing in found.standings if math.isfinite(standing.delay.mean)]
-    height = max(4.2, 1.4 + 0.34 * len(found.standings))
+    height = max(4.2, 1.4 + 0.34 * (len(found.standings) + len(_had(found))))
     figure = new_figure(11.5, height)
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
     chosen = _chosen(alive)
@@ -49,24 +49,33 @@ def _chosen(alive: list[Standing]) -> list[Standing]:
     return [standing for standing in alive if standing in kept]
 
 
+def _had(found: Replay) -> list[dict[str, Any]]:
+    """What the log itself had, where it says so."""
+    return list(found.results["recorded"])
+
+
 def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    rows = list(found.standings)
-    for y, standing in enumerate(rows):
-        colour = colours.get(standing.name, _GREY)
-        if not math.isfinite(standing.delay.mean):
+    rows = [
+        (one.delay.mean, one.p95.mean, one.p99.mean, label_of(one.label, one.name), colours.get(one.name, _GREY))
+        for one in found.standings
+    ]
+    rows += [(one["mean_delay"], one["p95_delay"], one["p99_delay"], one["label"], "black") for one in _had(found)]
+    rows.sort(key=lambda row: row[0] if math.isfinite(row[0]) else math.inf)
+    for y, (mean, p95, p99, _, colour) in enumerate(rows):
+        if not math.isfinite(mean):
             axes.text(0.02, y, "overflowed", transform=axes.get_yaxis_transform(), va="center", color=_GREY)
             continue
-        axes.plot([standing.delay.mean, standing.p99.mean], [y, y], color=colour, linewidth=1.2, zorder=2)
-        axes.plot(standing.delay.mean, y, "o", color=colour, markersize=7, zorder=3)
-        axes.plot(standing.p95.mean, y, "|", color=colour, markersize=11, markeredgewidth=2, zorder=3)
-        axes.plot(standing.p99.mean, y, "o", color=colour, markerfacecolor="white", markersize=6, zorder=3)
+        axes.plot([mean, p99], [y, y], color=colour, linewidth=1.2, zorder=2)
+        axes.plot(mean, y, "o", color=colour, markersize=7, zorder=3)
+        axes.plot(p95, y, "|", color=colour, markersize=11, markeredgewidth=2, zorder=3)
+        axes.plot(p99, y, "o", color=colour, markerfacecolor="white", markersize=6, zorder=3)
     oracle = found.results["oracle"]["mean_delay"]["mean"]
     if math.isfinite(oracle):
         axes.axvline(oracle, color="0.75", linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
         axes.text(oracle, -0.75, "  mean of the oracle", fontsize=8, color="0.4", ha="left", va="center")
-    axes.set_yticks(range(len(rows)), [label_of(standing.label, standing.name) for standing in rows])
+    axes.set_yticks(range(len(rows)), [label for *_, label, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -1.1)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
