@@ -1,0 +1,68 @@
+"""Whether the service lives, and whether it should get requests now. To be judged by the status; the body is for people.
+
+``/livez`` asks the process only: a restart would mend no backend. ``/readyz``, and ``/healthz`` as an older name, is 503 from
+when the service is about to end, and where a group has no backend that may be used. With ``?verbose`` it says which; that
+takes a token, where there is one, since it names groups.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from .auth import authorized
+from .errors import problem
+from .service import Service
+
+_FRESH = {"cache-control": "no-store"}
+
+
+class Check(NamedTuple):
+    """name : of what was looked at · ok : whether it is well · said : what was found."""
+
+    name: str
+    ok: bool
+    said: str
+
+
+def checks(service: Service) -> list[Check]:
+    """All that being ready needs."""
+    found = [
+        Check("running", not service.stopping, "is about to stop" if service.stopping else "takes requests"),
+        Check("settings", bool(service.groups), f"{len(service.groups)} groups"),
+    ]
+    for name, group in tuple(service.groups.items()):
+        usable, known = len(group.router.report()["usable"]), len(group.backends)
+        found.append(Check(f"group {name}", usable > 0, f"{usable} of {known} backends may be used"))
+    return found
+
+
+def routes(service: Service) -> list[Route]:
+    """``/livez``, ``/readyz`` and ``/healthz``."""
+
+    async def live(request: Request) -> Response:
+        return PlainTextResponse("ok\n", headers=_FRESH)
+
+    async def ready(request: Request) -> Response:
+        verbose = request.query_params.get("verbose", "no").lower() not in ("no", "0", "false")
+        if verbose and not _may_know(service, request):
+            return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
+        found = checks(service)
+        ok = all(check.ok for check in found)
+        status = 200 if ok else 503
+        if verbose:
+            said = {"status": "ready" if ok else "not ready", "checks": [check._asdict() for check in found]}
+            return JSONResponse(said, status, _FRESH)
+        return PlainTextResponse("ok\n" if ok else "not ready\n", status, _FRESH)
+
+    return [Route("/livez", live), Route("/readyz", ready), Route("/healthz", ready)]
+
+
+def _may_know(service: Service, request: Request) -> bool:
+    """With the token of either port: both have these paths."""
+    config = service.config
+    tokens = [token.get_secret_value() for token in (config.token, config.admin_token) if token is not None]
+    return config.token is None or any(authorized(request.headers, token) for token in tokens)
