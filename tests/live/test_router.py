@@ -620,6 +620,16 @@ def test_a_second_try_goes_elsewhere() -> None:
         live.route(avoid=["a", "b", "c"])
 
 
+def test_a_second_try_never_goes_where_the_first_one_went_however_ties_are_broken() -> None:
+    for seed in range(40):
+        live, _ = router(["a", "b"], seed=seed)
+        first = live.route()
+        second = live.route(avoid=[first.server])
+        assert second.server != first.server
+        live.complete(second)
+        live.fail(first)
+
+
 def test_no_usable_server_is_an_error_that_says_why() -> None:
     live, _ = router(["a", "b"], circuit=CircuitSettings(failures=1, panic=1.0))
     live.drain("a")

@@ -729,10 +729,9 @@ class Router:
             row, _, _ = self._stand_in[0](self._fleet, self._settings, event)
             chosen = self._by_row[row]
         elif avoided:
+            # What it says is taken, not asked for again: where it draws at random it might say another one.
             chosen = self._consult(now, lane, work)
-            if chosen.name not in avoided:
-                return -1, 0, None
-            instead = chosen.name
+            instead = chosen.name if chosen.name in avoided else None
         assert chosen is not None
         if chosen.name in avoided:
             rows = [int(row) for row in self._fleet.rows if self._name(int(row)) not in avoided]
