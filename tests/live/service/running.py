@@ -9,28 +9,40 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
+from uvicorn.server import ServerState
 
 
 @contextlib.asynccontextmanager
 async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
-    """Serve an ASGI app while the block runs; yields its URL."""
+    """Serve an ASGI app by uvicorn's protocol while the block runs; yields its URL. Ends at once: what still runs is cancelled."""
+    settings = {
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "http": "httptools",
+        "access_log": False,
+        **options,
+    }
+    config = uvicorn.Config(app, **settings)
+    config.load()
+    state = ServerState()
+    state.default_headers = config.encoded_headers
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app,
-        **{"ws": "none", "lifespan": "off", "log_config": None, "http": "httptools", "access_log": False, **options},
+    port = listener.getsockname()[1]
+    protocol: Any = config.http_protocol_class
+    server = await asyncio.get_running_loop().create_server(
+        lambda: protocol(config=config, server_state=state, app_state={}), sock=listener, backlog=2048
     )
-    server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server._serve([listener]))
     try:
-        while not server.started:
-            await asyncio.sleep(0.002)
-            if task.done():
-                task.result()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield f"http://127.0.0.1:{port}"
     finally:
-        server.should_exit = True
-        server.force_exit = True
-        await task
-        listener.close()
+        server.close()
+        tasks = list(state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+        await server.wait_closed()

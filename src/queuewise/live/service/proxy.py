@@ -223,8 +223,9 @@ class _Exchange:
         body = await self._body()
         payload = None
         method = scope["method"]
-        if self.proxy._reads_models and body and not encoded and "json" in (content_type or "json").lower():
-            payload, self.model = _model_of(body)
+        kind = (content_type or "json").lower()
+        if self.proxy._reads_models and body and not encoded and not kind.startswith("multipart/"):
+            payload, self.model = _model_of(body, strict="json" in kind)
         if self.proxy._reads_models and method == "GET" and (path == "/v1/models" or path.startswith("/v1/models/")):
             raise Refusal(self._models(scope["path"]))
         group = service.group_of(self.model)
@@ -521,13 +522,16 @@ def _climbs(path: str) -> bool:
     return "/." in path and any(step in (".", "..") for step in path.replace("\\", "/").split("/"))
 
 
-def _model_of(body: bytes) -> tuple[dict[str, Any] | None, str | None]:
+def _model_of(body: bytes, strict: bool) -> tuple[dict[str, Any] | None, str | None]:
+    """A body's JSON, and the model in it. strict : it says that it is JSON; else it may be anything."""
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refusal(problem(400, "the body is no JSON", code="invalid_json")) from None
+        payload = None
     if not isinstance(payload, dict):
-        raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json"))
+        if strict:
+            raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json"))
+        return None, None
     model = payload.get("model")
     if model is not None and not isinstance(model, str):
         raise Refusal(problem(400, "model must be a text", code="invalid_value", param="model"))
