@@ -529,17 +529,10 @@ def serve(
         config = settings.read(file)
     else:
         config = settings.of_options(backends or [], policy=policy, listen=listen, admin=admin)
-
-    def started(running: server.Running) -> None:
-        proxy, *others = running.addresses
-        _say(f"routing to {sum(len(group.backends) for group in config.groups.values())} backends at {proxy}/v1/")
-        for address in others:
-            _say(f"a page to look at, and the admin interface, are at {address}/")
-
     from .live.errors import StoreError
 
     try:
-        server.serve(config, file, started=started)
+        server.serve(config, file)
     except StoreError as error:
         raise ValueError(str(error)) from error
 

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 @contextlib.asynccontextmanager
 async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
-    """Serve an ASGI app by uvicorn's protocol while the block runs; yields its URL. Ends at once: what still runs is cancelled."""
+    """Serve an ASGI app by uvicorn's protocol while the block runs; yields its URL. What still runs at the end is cancelled."""
     settings = {
         "ws": "none",
         "lifespan": "off",

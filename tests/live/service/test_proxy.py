@@ -90,7 +90,7 @@ async def bed(
         service = Service(config)
         metrics = Metrics(service)
         service.listeners = (metrics.ended,)
-        session = await stack.enter_async_context(new_session(config.timeouts))
+        session = await stack.enter_async_context(new_session())
         proxy = Proxy(service, session, metrics)
         url = await stack.enter_async_context(serving(proxy, server_header=False, date_header=False))
         client = await stack.enter_async_context(aiohttp.ClientSession(timeout=QUICK))
@@ -491,7 +491,7 @@ def test_models_are_mapped_to_groups() -> None:
             )
             for settings in (config, with_rest):
                 service = Service(settings)
-                async with new_session(settings.timeouts) as session:
+                async with new_session() as session:
                     proxy = Proxy(service, session, Metrics(service))
                     async with serving(proxy) as url, aiohttp.ClientSession(timeout=QUICK) as client:
                         b = Bed(url, proxy, {}, client)

@@ -244,13 +244,15 @@ class RetriesConfig(Strict):
 class TimeoutsConfig(Strict):
     """Seconds. connect : to a backend · first_byte : until a try answers, after which another backend may be tried · deadline :
     until a request is answered at all; a client may ask for less with ``x-queuewise-timeout`` · idle : between two pieces of
-    an answer · longest_rest : that a backend's Retry-After is heeded · grace : to finish what runs, at the end."""
+    an answer · longest_rest : that a backend's Retry-After is heeded · notice : between not being ready any more and taking no
+    new connections, for a balancer in front to notice · grace : to finish what runs, after that."""
 
     connect: Seconds = 5.0
     first_byte: Seconds = 300.0
     deadline: Seconds = 600.0
     idle: Seconds = 120.0
     longest_rest: Seconds = 60.0
+    notice: float = Field(default=0.0, ge=0)
     grace: Seconds = 30.0
 
 

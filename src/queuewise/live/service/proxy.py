@@ -109,6 +109,7 @@ class Proxy:
             backend.model for group in groups for backend in group.backends.values()
         )
         token = self.service.config.token
+        self._timeout = upstream.timeout(self.service.config.timeouts)
         self._token = None if token is None else token.get_secret_value()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -216,10 +217,6 @@ class _Exchange:
         path = raw.decode("latin-1")
         if _climbs(scope["path"]):
             raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
-        if service.stopping:
-            raise Refusal(
-                problem(503, "the service is about to stop", code="stopping", headers={"connection": "close"})
-            )
         body = await self._body()
         payload = None
         method = scope["method"]
@@ -344,7 +341,9 @@ class _Exchange:
         try:
             async with asyncio.timeout(self.proxy.service.config.timeouts.first_byte):
                 url = backend.url(asked.path, asked.query)
-                response = await upstream.send(self.proxy.session, asked.method, url, headers, body)
+                response = await upstream.send(
+                    self.proxy.session, self.proxy._timeout, asked.method, url, headers, body
+                )
                 verdict = upstream.judge(
                     response.status,
                     response.headers.get("retry-after"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import socket
 import sys
@@ -54,7 +55,7 @@ class Running:
         self.history = History(self.service)
         self.state = None if config.state is None else State(config.state)
         self.recorder = self._new_recorder(config)
-        self.ready = asyncio.Event()
+        self.ready, self._hurry = asyncio.Event(), asyncio.Event()
         self._sockets: list[socket.socket] = []
         self._proxy: Proxy | None = None
         self._servers: list[_Server] = []
@@ -86,7 +87,7 @@ class Running:
         config = self.service.config
         self._stop = asyncio.Event()
         limits = config.limits
-        async with new_session(config.timeouts) as session:
+        async with new_session() as session:
             self._proxy = Proxy(self.service, session, self.metrics)
             self.metrics.retry_budget = lambda: self._proxy.budget.remaining if self._proxy is not None else 0.0
             apps: list[Any] = [self._public(self._proxy)]
@@ -112,6 +113,7 @@ class Running:
         if self._stop is None:
             return
         if self._stop.is_set():
+            self._hurry.set()
             for server in self._servers:
                 server.force_exit = True
         self.service.stopping = True
@@ -139,6 +141,7 @@ class Running:
                 self._recall(self.service.groups[name])
         if self._proxy is not None:
             self._proxy.settle()
+        logs.hide(config)
         self.metrics.reload(True)
         for sentence in said:
             log.info("reload: %s", sentence)
@@ -172,7 +175,7 @@ class Running:
 
     def _private(self) -> Any:
         extra = [*health.routes(self.service), metrics.route(self.metrics)]
-        return admin.app(self.service, self.history, routes=extra)
+        return admin.app(self.service, self.history, routes=extra, public=("/", "/livez", "/readyz", "/healthz"))
 
     def _recall(self, group: Group) -> None:
         assert self.state is not None
@@ -211,8 +214,12 @@ class Running:
             self.metrics.save_failed()
 
     async def _end(self, tasks: list[asyncio.Task[None]], chores: asyncio.Task[None]) -> None:
+        timeouts = self.service.config.timeouts
         self.service.stopping = True
-        log.info("stopping: finishing what runs, for at most %g s", self.service.config.timeouts.grace)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeouts.notice):
+                await self._hurry.wait()
+        log.info("stopping: finishing what runs, for at most %g s", timeouts.grace)
         for server in self._servers:
             server.should_exit = True
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -259,7 +266,7 @@ def _server(app: Any, limits: Any, grace: float) -> _Server:
         date_header=False,
         limit_concurrency=limits.connections,
         timeout_keep_alive=limits.keep_alive,
-        timeout_graceful_shutdown=grace,
+        timeout_graceful_shutdown=math.ceil(grace),
     )
     return _Server(config)
 
@@ -286,15 +293,21 @@ def _bind(field: str, address: Address) -> socket.socket:
     return one
 
 
-def serve(config: Config, path: Path | None = None, *, started: Callable[[Running], None] | None = None) -> None:
-    """Run the service until it is told to end. `started` : called once it listens."""
+def serve(config: Config, path: Path | None = None) -> None:
+    """Run the service until it is told to end, by a signal. Raises as :class:`Running` does."""
     logs.setup(config.log)
+    logs.hide(config)
+    # An answer that broke off at the backend is broken off here: on purpose, so no error.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.getMessage())
 
     async def main() -> None:
         running = Running(config, path)
         try:
-            if started is not None:
-                started(running)
+            proxy, *others = running.addresses
+            backends = sum(len(group.backends) for group in config.groups.values())
+            log.info("routing to %d backends at %s/v1/", backends, proxy)
+            for address in others:
+                log.info("a page to look at, and the admin interface, are at %s/", address)
             await running.run(signals=True)
         finally:
             running.close()

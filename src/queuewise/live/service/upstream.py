@@ -33,12 +33,16 @@ _NOT_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 DONE, FAILED, REFUSED, NEITHER = "done", "error", "refused", "neither"
 
 
-def new_session(timeouts: TimeoutsConfig) -> aiohttp.ClientSession:
+def timeout(timeouts: TimeoutsConfig) -> aiohttp.ClientTimeout:
+    """How long a connection may take to be there; all other limits are the proxy's."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect)
+
+
+def new_session() -> aiohttp.ClientSession:
     """Connections to all backends. As many as there are requests: how many a backend gets is the router's business."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, keepalive_timeout=KEEP_ALIVE),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect),
         auto_decompress=False,
         skip_auto_headers=_NOT_OURS,
         max_line_size=1 << 16,
@@ -47,11 +51,16 @@ def new_session(timeouts: TimeoutsConfig) -> aiohttp.ClientSession:
 
 
 async def send(
-    session: aiohttp.ClientSession, method: str, url: URL, headers: CIMultiDict[str], body: bytes
+    session: aiohttp.ClientSession,
+    timeout: aiohttp.ClientTimeout,
+    method: str,
+    url: URL,
+    headers: CIMultiDict[str],
+    body: bytes,
 ) -> aiohttp.ClientResponse:
     """Send a request and wait for the head of the answer. Raises aiohttp.ClientError where there is none."""
     data = io.BytesIO(body) if len(body) > _IN_PIECES else body or None
-    return await session.request(method, url, headers=headers, data=data, allow_redirects=False)
+    return await session.request(method, url, headers=headers, data=data, allow_redirects=False, timeout=timeout)
 
 
 def headers_back(response: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
