@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint bench lock clean
+.PHONY: demo test test-slow test-browser lint bench lock clean
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Queuewise needs Python 3.11 or later, this is " + sys.version.split()[0])'
@@ -22,6 +22,9 @@ test: lint  ## what decides whether a change is good: linters, types, tests
 
 test-slow: $(READY)  ## long statistical runs
 	$(BIN)/python -m pytest -m slow
+
+test-browser: $(READY)  ## the status page in a Chromium, as in Debian's package chromium
+	$(BIN)/python -m pytest -m browser
 
 lint: $(READY)
 	$(BIN)/ruff check .
