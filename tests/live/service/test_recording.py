@@ -214,6 +214,23 @@ def test_a_full_disk_leaves_no_piece_of_a_part(tmp_path: Path, monkeypatch: pyte
     assert [row["number"] for row in rows(tmp_path)] == [1]
 
 
+def test_the_oldest_rows_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(tmp_path, lambda: SETTINGS, part_rows=10, most_rows=20)
+
+    def full(*_: object) -> None:
+        for number in range(15, 30):  # while the part of the first ten is written
+            recorder.note("chat", ended(number))
+        raise OSError(28, "No space left on device")
+
+    for number in range(15):
+        recorder.note("chat", ended(number))
+    with monkeypatch.context() as patched:
+        patched.setattr(recording.os, "replace", full)
+        recorder.flush()
+    assert (recorder.lost, recorder.flush()) == (10, 20)
+    assert [row["number"] for row in rows(tmp_path)] == list(range(10, 30))
+
+
 def test_a_fault_of_ours_is_raised_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(tmp_path, lambda: SETTINGS)
     recorder.note("chat", ended(1))

@@ -81,7 +81,8 @@ class Recorder:
     settings : called at each flush, outside of all locks: group → what :func:`settings_of` gives. A change that comes between
         two flushes is thus known to within `flush_seconds`.
     flush_seconds, part_rows : when a part is due; more rows than that are more parts.
-    most_rows : kept while the disk takes none (it is full, or gone). The oldest beyond it are dropped and counted.
+    most_rows : kept while the disk takes none (it is full, or gone), and as many again while it hangs. The oldest beyond are
+        dropped and counted.
     clock : of the routers, seconds · wall : nanoseconds since 1970. Compared once, at the beginning: the times of one process
         keep their distances, whatever is done to the wall clock.
 
@@ -122,7 +123,7 @@ class Recorder:
         self._chunk = min(_CHUNK, self.part_rows)
         self._fresh: Rows = []
         self._chunks: deque[Rows] = deque()
-        self._pending = 0
+        self._kept = self._taken = 0  # rows in `_chunks` and `_fresh`; and those that a flush has at hand
         self._lock = threading.Lock()  # held for microseconds: routers note under their own lock
         self._writing = threading.Lock()
         self._begin()
@@ -132,7 +133,7 @@ class Recorder:
         dropped = None
         with self._lock:
             self._fresh.append((group, ended))
-            self._pending += 1
+            self._kept += 1
             if len(self._fresh) >= self._chunk:
                 self._chunks.append(self._fresh)
                 self._fresh = []
@@ -141,13 +142,13 @@ class Recorder:
 
     def due(self) -> bool:
         """Whether it is time to flush."""
-        full = self._pending >= self.part_rows and not self.failing
+        full = self._kept >= self.part_rows and not self.failing
         return full or self._clock() - self._flushed >= self.flush_seconds
 
     @property
     def pending(self) -> int:
         """Rows that are in memory only."""
-        return self._pending
+        return self._kept + self._taken
 
     def flush(self) -> int:
         """Write what there is. Returns the number of rows written.
@@ -165,6 +166,7 @@ class Recorder:
                 if self._fresh:
                     taken.append(self._fresh)
                     self._fresh = []
+                self._taken, self._kept = self._kept, 0
             since, self._flushed = self._flushed, self._clock()
             written = 0
             while taken:
@@ -176,6 +178,7 @@ class Recorder:
                 except BaseException as error:
                     with self._lock:
                         self._chunks.extendleft(reversed([*rows, *taken]))
+                        self._kept, self._taken = self._kept + self._taken, 0
                         dropped = self._drop()
                     del dropped
                     if not isinstance(error, OSError):
@@ -183,7 +186,7 @@ class Recorder:
                     self._say_failing(error)
                     return written
                 with self._lock:
-                    self._pending -= sum(map(len, rows))
+                    self._taken -= sum(map(len, rows))
                 written += sum(map(len, rows))
                 self.written += sum(map(len, rows))
             if written and self.failing:
@@ -207,11 +210,12 @@ class Recorder:
             raise ValueError(f"folder: cannot write to {self.folder} ({error.strerror or error})") from error
 
     def _drop(self) -> list[Rows]:
-        """Drop the oldest rows beyond the bound; the lock is held. Returns them, for the caller to forget."""
+        """Drop the oldest rows beyond the bound, but for those that a flush has at hand: they come before, and come back if it
+        fails. The lock is held. Returns them, for the caller to forget."""
         dropped = []
-        while self._pending > self.most_rows and self._chunks:
+        while self._kept > self.most_rows and self._chunks:
             dropped.append(self._chunks.popleft())
-            self._pending -= len(dropped[-1])
+            self._kept -= len(dropped[-1])
             self.lost += len(dropped[-1])
         return dropped
 
