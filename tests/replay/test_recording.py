@@ -202,6 +202,10 @@ def test_service_times_add_up_to_the_busy_time_in_whatever_order_requests_return
         ([0, 2], [9, 5], [1, 1], [(0, 1)], [6, 3]),
         # The third is served before the second, which had the slot from 4 on, and the third then: both wait for nothing else.
         ([0, 1, 2], [4, 9, 6], [1, 1, 1], [(0, 1)], [4, 3, 2]),
+        # The third is served before its turn: it had the slot of the second, which began last, since it came.
+        ([0, 1, 2], [9, 8, 5], [1, 1, 1], [(0, 2)], [9, 4, 3]),
+        # Two slots more from 3 on: both that wait begin.
+        ([0, 0, 0], [5, 9, 8], [1, 1, 1], [(0, 1), (3, 3)], [5, 6, 5]),
         # A second slot from 3 on: the second begins then.
         ([0, 1], [5, 9], [1, 1], [(0, 1), (3, 2)], [5, 6]),
         # One slot less from 2 on: both that are in service go on, the third waits for both.
@@ -232,20 +236,22 @@ def test_ends_by_hand(tmp_path: Path) -> None:
         (6.0, 90.0, "a", "expired"),
         (7.0, 7.0, "a", "done"),
         (8.0, 11.0, "a", "done"),
+        (12.0, 12.5, "a", "refused"),
+        (12.25, 13.25, "a", "done"),
         (8.0, 9.0, "b", "error"),
         (8.5, 9.5, "b", "timeout"),
     ]
     log = read_recording(record(tmp_path, requests))
-    assert log.times.tolist() == [0.0, 2.0, 4.0, 8.0]
-    assert log.durations is not None and log.durations.tolist() == [2.0, 2.0, 1.0, 3.0]
-    # Three completed in eight seconds of service; the failed one's second counts for nothing.
-    assert log.recorded is not None and log.recorded.rates == {"a": 0.375}
-    assert log.sizes == pytest.approx([0.75, 0.75, 0.375, 1.125])
-    assert log.recorded.delays.tolist() == [2.0, 3.0, 2.0, 3.0]
+    assert log.times.tolist() == [0.0, 2.0, 4.0, 8.0, 12.25]
+    assert log.durations is not None and log.durations.tolist() == [2.0, 2.0, 1.0, 3.0, 1.0]
+    # Four completed in nine seconds of service; the failed one's second counts for nothing.
+    assert log.recorded is not None and log.recorded.rates == {"a": 0.4444}
+    assert log.sizes == pytest.approx(0.4444 * log.durations)
+    assert log.recorded.delays.tolist() == [2.0, 3.0, 2.0, 3.0, 1.0]
     # Without the failed one before it, the second begins at once.
-    assert log.recorded.choices.tolist() == [2.0, 2.0, 1.0, 3.0]
+    assert log.recorded.choices.tolist() == [2.0, 2.0, 1.0, 3.0, 1.0]
     assert log.left_out == {
-        "failed": 3,
+        "failed": 4,
         "lost or expired, of which nobody knows when they were over": 2,
         "at servers that completed nothing": 1,
         "given up before their service began": 1,
@@ -253,8 +259,12 @@ def test_ends_by_hand(tmp_path: Path) -> None:
     }
     notes = " ".join(log.notes)
     assert "1 timed out or were cancelled in service" in notes
-    assert "mean delay of 2.5 s; the same choices, replayed, have 2 s, 20 % less" in notes
-    assert "misses by -20 %" in replay(log, policies=["jsq"], runs=1).sentence
+    assert "mean delay of 2.2 s; the same choices, replayed, have 1.8 s, 18 % less" in notes
+    found = replay(log, policies=["jsq"], runs=1)
+    assert "misses by -18 %" in found.sentence
+    # Up to the last arrival.
+    assert found.results["recorded"][0]["mean_number_in_system"] == pytest.approx(10.0 / 12.25)
+    assert found.results["recorded"][1]["mean_number_in_system"] == pytest.approx(8.0 / 12.25)
 
 
 def test_columns_choose_what_is_replayed_and_not_who_was_served(tmp_path: Path) -> None:
@@ -263,7 +273,15 @@ def test_columns_choose_what_is_replayed_and_not_who_was_served(tmp_path: Path) 
     log = read_recording(tmp_path, where={"key": "x"})
     assert log.durations is not None and log.durations.tolist() == [2.0, 1.0]
     assert log.left_out == {"without key=x": 1}
+    together = "the classes x, y are replayed together, with one rate per server"
+    assert together not in " ".join(log.notes) and together in " ".join(read_recording(tmp_path).notes)
     assert len(read_recording(tmp_path, jobs=2)) == 2
+
+
+def test_a_rate_of_one_is_a_rate_like_any_other(tmp_path: Path) -> None:
+    log = read_recording(record(tmp_path, [(0.0, 1.0, "a", "done"), (2.0, 3.0, "a", "done"), (4.0, 5.0, "a", "done")]))
+    found = replay(log, policies=["jsq"], runs=1)
+    assert found.log.unit == "requests" and [float(rate) for rate in found.servers.rates] == [1.0]
 
 
 def test_sizes_as_they_were_recorded(tmp_path: Path) -> None:

@@ -181,13 +181,21 @@ def _read(path: Path, group: str | None) -> tuple[str, _Rows]:
         mine.column("issued").cast(pa.int64()).to_numpy(),
         mine.column("ended").cast(pa.int64()).to_numpy(),
         mine.column("work").to_numpy(),
-        {name: np.array([text or "" for text in mine.column(name).to_pylist()], dtype=object) for name in TEXTS},
+        {name: _texts(mine.column(name)) for name in TEXTS},
         sorted(
             ((part.since, part.groups[group]) for part in parts if group in part.groups), key=lambda entry: entry[0]
         ),
         len(lost),
         sum(lost.values()),
     )
+
+
+def _texts(column: Any) -> npt.NDArray[np.object_]:
+    """Texts of a column, "" where there is none; one object per text that there is, not per row."""
+    coded = column.fill_null("").combine_chunks().dictionary_encode()
+    texts: npt.NDArray[np.object_] = np.array(coded.dictionary.to_pylist(), dtype=object)
+    found: npt.NDArray[np.object_] = texts[coded.indices.to_numpy()]
+    return found
 
 
 def _type(pa: Any, name: str) -> Any:
@@ -413,6 +421,12 @@ class _Book:
             said.append(f"taken to have one slot, since the recording does not say: {', '.join(self._unsaid)}")
         if self._changed:
             said.append(f"slots changed in the recording, the replay has the last ones: {', '.join(self._changed)}")
+        classes = sorted({key for key in rows.texts["key"][chosen] if key})
+        if len(classes) > 1:
+            said.append(
+                f"the classes {', '.join(classes)} are replayed together, with one rate per server; --where key={classes[0]} "
+                "replays one of them"
+            )
         given_up = int(np.isin(rows.texts["end"][chosen], GIVEN_UP).sum())
         if given_up:
             said.append(
@@ -421,8 +435,9 @@ class _Book:
         overtook = int(self.overtook[chosen].sum())
         if overtook:
             said.append(
-                f"{overtook:,} requests ({100.0 * overtook / len(chosen):.2g} %) came back before their turn, so their servers "
-                "do not serve first come, first served, or have more slots than was said (--slots)"
+                f"{overtook:,} requests ({100.0 * overtook / len(chosen):.2g} %) came back before their turn: their servers do "
+                "not serve first come, first served, or have more slots than was said (--slots), or the network changed their "
+                "order"
             )
         return said + self._differences(chosen, rows)
 
@@ -445,7 +460,7 @@ class _Book:
             said.append(
                 "requests that had to wait took another time in service than those that did not, in terms of which it was: "
                 f"{', '.join(waits)}; these servers have other slots than was said (--slots), or a speed that depends on how "
-                "many they have"
+                "many they have, or much of the time is the network's"
             )
         if halves:
             said.append(
