@@ -101,13 +101,13 @@ class Decisions:
         again = self._again(group, asked)
         if again is not None:
             return again
-        self._admit(group, asked.key)
-        shed = group.overload(asked.key)
+        key = self._admit(group, asked.key)
+        shed = group.overload(key)
         if shed is not None:
             raise self._turned_away(group, *shed, "too many requests are waiting")
         begun = time.perf_counter()
         try:
-            ticket = group.router.route(asked.key, asked.work, avoid=asked.avoid)
+            ticket = group.router.route(key, asked.work, avoid=asked.avoid)
         except NoServerError as error:
             if error.retry_after is not None:
                 raise self._turned_away(group, "resting", error.retry_after, str(error)) from None
@@ -125,8 +125,8 @@ class Decisions:
         if asked.server not in group.backends:
             sentence = f"server: there is no backend {asked.server!r} in group {group.name!r}"
             raise Refusal(problem(404, sentence, code="unknown_server", param="server"))
-        self._admit(group, asked.key)
-        return self._give(group, group.router.watch(asked.server, asked.key, asked.work), asked)
+        key = self._admit(group, asked.key)
+        return self._give(group, group.router.watch(asked.server, key, asked.work), asked)
 
     def complete(self, asked: wire.CompleteRequest) -> dict[str, Any]:
         """It was served."""
@@ -190,18 +190,21 @@ class Decisions:
         passed = time.monotonic() - out.ticket.issued
         return {**out.said, "expires_in": max(0.0, out.said["expires_in"] - passed)}
 
-    def _admit(self, group: Group, key: str | None) -> None:
-        """Refuse where nothing new is taken, or no class is named that there is."""
+    def _admit(self, group: Group, key: str | None) -> str | None:
+        """The class of a new request. Refuses where nothing new is taken, and a class that there is not."""
         if self.service.stopping:
             raise Refusal(problem(503, "the service is about to stop", code="stopping", headers=_retry_after(1.0)))
-        if key not in group.classes if group.classes else key is not None:
-            known = ", ".join(map(repr, group.classes))
-            allowed = f"must be one of {known}" if known else f"group {group.name!r} has no classes"
-            raise Refusal(problem(422, f"key: {allowed}", code="invalid_value", param="key"))
+        if key is None:
+            key = group.classes[0] if group.classes else None
+        elif key not in group.classes:
+            known = ", ".join(map(repr, group.classes)) or "it has none"
+            sentence = f"key: there is no class {key!r} in group {group.name!r}; known: {known}"
+            raise Refusal(problem(404, sentence, code="unknown_class", param="key"))
         if len(self._out) >= MOST_OUT:
             self._sweep_all()
         if len(self._out) >= MOST_OUT:
             raise self._turned_away(group, "tickets", 1.0, f"{MOST_OUT} tickets are out; give some back")
+        return key
 
     def _turned_away(self, group: Group, reason: str, seconds: float, sentence: str) -> Refusal:
         if self.metrics is not None:

@@ -11,14 +11,15 @@ from .proxy import LEAST_WORK, MOST_WORK
 
 #: A ticket: 128 random bits, as URL-safe Base64.
 TICKET = r"^[A-Za-z0-9_-]{22}$"
-#: Names in `avoid`; more than a group has are no use.
-MOST_AVOIDED = 1024
+#: Names in `avoid`, and letters of a name, of other texts. The largest request that fits these fits :data:`.decisions.LARGEST`.
+MOST_AVOIDED, LONGEST_NAME, LONGEST = 64, 64, 256
 #: Mistakes that are named, and letters of a value that is shown.
 MOST_SAID, LONGEST_SHOWN = 5, 80
 
 _TICKET = "q6lVbm3bT0-9vYrR4wPzXA"
 
-Text = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Work = Annotated[
     float,
     Field(
@@ -30,9 +31,11 @@ Work = Annotated[
 TicketName = Annotated[
     str, Field(pattern=TICKET, min_length=22, max_length=22, description="As /route or /watch gave it.")
 ]
-GroupName = Annotated[Text | None, Field(description="Group of backends. Without it the model decides.")]
+GroupName = Annotated[Name | None, Field(description="Group of backends. Without it the model decides.")]
 ModelName = Annotated[Text | None, Field(description="Model that is asked for; decides the group where none is named.")]
-ClassName = Annotated[Text | None, Field(description="Class of the request; needed where the group has classes.")]
+ClassName = Annotated[
+    Text | None, Field(description="Class of the request, where there are classes; without it the first.")
+]
 RequestId = Annotated[
     Text | None,
     Field(
@@ -58,7 +61,7 @@ class RouteRequest(Wire):
     key: ClassName = None
     work: Work = 1.0
     avoid: Annotated[
-        list[Annotated[str, Field(max_length=256)]],
+        list[Name],
         Field(
             max_length=MOST_AVOIDED,
             description="Backends that it must not go to, as for a second try. Names that there are not are no mistake.",
@@ -72,7 +75,7 @@ class WatchRequest(Wire):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"group": "chat", "server": "a"}]})
 
-    server: Annotated[Text, Field(description="Where it was sent to.")]
+    server: Annotated[Name, Field(description="Where it was sent to.")]
     group: GroupName = None
     model: ModelName = None
     key: ClassName = None

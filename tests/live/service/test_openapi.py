@@ -1,0 +1,160 @@
+"""The OpenAPI document: that it is one, that its examples are examples, and that the API does as it says for requests that
+schemathesis makes of it, good ones and bad ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis.config import (
+    ChecksConfig,
+    GenerationConfig,
+    NotAServerErrorConfig,
+    ProjectConfig,
+    ProjectsConfig,
+    SchemathesisConfig,
+)
+from starlette.applications import Starlette
+
+from queuewise._version import VERSION
+from queuewise.live.service import decisions, openapi
+from queuewise.live.service.config import parse
+from queuewise.live.service.metrics import Metrics
+from queuewise.live.service.service import Service
+
+from .calling import Caller
+
+TOKEN = "s3cret-and-long"
+CONFIG = f"""
+token: {TOKEN}
+groups:
+  chat:
+    models: [small]
+    backends:
+      a: {{url: "http://127.0.0.1:9001", slots: 2}}
+      b: "http://127.0.0.1:9002"
+  rest:
+    classes: [short, long]
+    backends:
+      c: "http://127.0.0.1:9003"
+"""
+SERVICE = Service(parse(CONFIG))
+APP = Starlette(routes=list(decisions.routes(SERVICE, Metrics(SERVICE))))
+
+
+def _settings() -> SchemathesisConfig:
+    """All checks; 503 is no fault of the server's where all backends are to be avoided."""
+    checks = ChecksConfig(not_a_server_error=NotAServerErrorConfig(expected_statuses=["2xx", "3xx", "4xx", "503"]))
+    project = ProjectConfig(
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        checks=checks,
+        generation=GenerationConfig(deterministic=True, max_examples=40, database="none"),
+    )
+    return SchemathesisConfig(projects=ProjectsConfig(default=project))
+
+
+SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP, config=_settings())
+SEEN: set[tuple[str, int]] = set()
+
+
+@SCHEMA.parametrize()
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_generated_requests(case: schemathesis.Case) -> None:
+    response = case.call_and_validate()
+    SEEN.add((case.path, response.status_code))
+
+
+class Chains(SCHEMA.as_state_machine()):  # type: ignore[misc]
+    """Requests that follow from answers, by the document's links: a ticket goes from /route to /complete."""
+
+    def after_call(self, response: Any, case: Any) -> None:
+        SEEN.add((case.path, response.status_code))
+
+
+TestChains = Chains.TestCase
+TestChains.settings = settings(
+    max_examples=25,
+    stateful_step_count=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_what_was_seen() -> None:
+    """The tests above would say nothing if all that they sent were refused, or none. (They run before this one.)"""
+    if not SEEN:
+        pytest.skip("the tests with generated requests did not run in this process")
+    for path in ("/route", "/watch", "/complete", "/fail", "/cancel"):
+        assert {200, 401, 404, 405, 422} <= {status for at, status in SEEN if at == path}, (path, sorted(SEEN))
+    assert all(status < 500 or status == 503 for _, status in SEEN)
+
+
+def test_that_it_is_a_document_of_this_api() -> None:
+    for token in (True, False):
+        found = openapi.document(token)
+        assert found["openapi"].startswith("3.1") and found["info"]["version"] == VERSION
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        for path, methods in found["paths"].items():
+            answers = methods["post"]["responses"]
+            assert ("401" in answers) is token and ("security" in methods["post"]) is token, path
+        assert ("securitySchemes" in found["components"]) is token
+    paths = {route.path for route in decisions.routes(SERVICE)} - {"/openapi.json"}
+    assert set(openapi.document()["paths"]) == paths
+
+
+def test_that_examples_are_examples() -> None:
+    """Of every request and every answer, by its schema."""
+    found = openapi.document(token=True)
+    seen = 0
+    for methods in found["paths"].values():
+        operation = methods["post"]
+        for one in (operation["requestBody"], *operation["responses"].values()):
+            content = one["content"]["application/json"]
+            schema = {**content["schema"], "components": found["components"]}
+            jsonschema.Draft202012Validator(schema).validate(content["example"])
+            seen += 1
+    assert seen == 5 + 2 * 11 + 3 * 10
+    for name, schema in found["components"]["schemas"].items():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        for example in schema.get("examples", ()):
+            jsonschema.Draft202012Validator({**schema, "components": found["components"]}).validate(example)
+        assert schema["additionalProperties"] is False, name
+
+
+def test_that_the_examples_of_errors_are_real() -> None:
+    """Each with the message's beginning, type, field and code that the API gives."""
+    found = openapi.document(token=True)
+    said: dict[str, dict[str, Any]] = {}
+    with Caller(APP, [(b"authorization", f"Bearer {TOKEN}".encode())]) as call, Caller(APP) as stranger:
+        ticket = call.post("/route", {"group": "chat"}).json()["ticket"]
+        call.post("/complete", {"ticket": ticket})
+        kind = [(b"content-type", b"application/json")]
+        said["400"] = call.post("/route", b"nope").error
+        said["401"] = stranger.post("/route", {}).error
+        said["404"] = call.post("/complete", {"ticket": "x" * 22}).error
+        said["405"] = call("GET", "/complete").error
+        said["409"] = call.post("/complete", {"ticket": ticket}).error
+        said["413"] = call("POST", "/route", b" " * 70_000, kind).error
+        said["415"] = call("POST", "/route", b"{}").error
+        said["422"] = call.post("/route", {"work": 0}).error
+        SERVICE.groups["chat"].router.rest("a", 5.0)
+        SERVICE.groups["chat"].router.rest("b", 5.0)
+        said["429"] = call.post("/route", {"group": "chat"}).error
+        for name in "ab":
+            SERVICE.groups["chat"].router.resume(name)
+            SERVICE.groups["chat"].router.drain(name)
+        said["503"] = call.post("/route", {"group": "chat"}).error
+        for name in "ab":
+            SERVICE.groups["chat"].router.resume(name)
+    for methods in found["paths"].values():
+        for status, answer in methods["post"]["responses"].items():
+            if status in said:
+                example = answer["content"]["application/json"]["example"]["error"]
+                assert {**example, "message": ""} == {**said[status], "message": ""}, status
+    assert set(said) == set(openapi.PROBLEMS) - {"410"}
