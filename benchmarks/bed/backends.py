@@ -214,7 +214,7 @@ class Bed:
                 self.timers.append(self.loop.call_at(at + opened, lambda again=again: self.loop.create_task(again())))
 
     def set(self, name: str, changes: dict[str, Any]) -> None:
-        """Another behaviour from now on. `listens` : whether anybody does. Raises ValueError, TypeError for what there is not."""
+        """Another behaviour from now on. `listens` : whether anybody does. Raises ValueError, TypeError for what is none."""
         listens = changes.pop("listens", None)
         line = self.backends[name].line
         line.behaviour = replace(line.behaviour, **changes)
@@ -241,6 +241,12 @@ class Backends:
         self.url: dict[str, str] = {}
         self.process: subprocess.Popen[str] | None = None
         self.control = ""
+
+    @property
+    def pid(self) -> int:
+        """Of their process."""
+        assert self.process is not None
+        return self.process.pid
 
     def __enter__(self) -> Backends:
         given = json.dumps({name: asdict(one) for name, one in self.behaviours.items()})

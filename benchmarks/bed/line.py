@@ -16,9 +16,10 @@ LAWS = ("exponential", "deterministic", "lognormal")
 class Behaviour:
     """How a backend is. Times are seconds since the start of a run.
 
-    rates : (from when, work per second of a slot) in order of time; infinite for an echo · slots : served at a time · law : of the
-    sizes of requests that bring none, of mean 1 · c2 : squared coefficient of variation of the lognormal one · fails : (from, to)
-    in which `share` of the requests is answered with status 500 after `fail_time` · refuses : (from, to) in which nobody listens.
+    rates : (from when, work per second of a slot) in order of time; infinite for an echo · slots : served at a time · law : of
+    the sizes of requests that bring none, of mean 1 · c2 : squared coefficient of variation of the lognormal one · fails :
+    (from, to) in which `share` of the requests is answered with status 500 after `fail_time` · refuses : (from, to) in which
+    nobody listens.
     """
 
     rates: list[tuple[float, float]] = field(default_factory=lambda: [(0.0, inf)])
@@ -54,8 +55,8 @@ class Behaviour:
 
 
 class Line:
-    """Jobs in order. Whoever is next begins at the instant at which the one before was *meant* to leave, not at which a late timer
-    noticed it: so timers' lateness reaches each job once, and does not add up over a busy stretch.
+    """Jobs in order. Whoever is next begins at the instant at which the one before was *meant* to leave, not at which a late
+    timer noticed it: so timers' lateness reaches each job once, and does not add up over a busy stretch.
 
     at : calls a function at a time, as an event loop's `call_at`, on the clock that `now` is read from.
     """

@@ -2,7 +2,7 @@
 --
 --   wrk -t1 -c CONNECTIONS -d SECONDS -s open.lua URL -- SCHEDULE OUT
 --
--- SCHEDULE: a line with time zero on the monotonic clock (seconds) and a word, "stream" or "whole"; then a line a request: its
+-- SCHEDULE: a line with time zero on the monotonic clock (seconds), "stream" or "whole", and a model; then a line a request: its
 -- time after zero (seconds), its size ("-" for none). A connection that is free takes the next time of the schedule and waits for
 -- it; as long as there are free connections, nothing waits for an answer. OUT gets a line an answer: number from 0, when it was
 -- sent and answered (seconds after zero), status, who served it.
@@ -13,7 +13,7 @@ ffi.cdef [[
   int clock_gettime(int clock, bed_time *now);
 ]]
 local reading = ffi.new("bed_time")
-local zero, stream, out
+local zero, beginning, out
 local times, sizes, sent = {}, {}, {}
 local taken, answered = 0, 0
 local asked = -1 -- wrk looks at one request before it starts, and does not send it
@@ -25,8 +25,12 @@ end
 
 function init(arguments)
    local lines = io.lines(arguments[1])
-   local first, word = lines():match("(%S+) (%S+)")
-   zero, stream = tonumber(first), word == "stream"
+   local first, word, model = lines():match("(%S+) (%S+) (%S+)")
+   zero = tonumber(first)
+   beginning = '{"model": "' .. model .. '", "messages": [{"role": "user", "content": "?"}]'
+   if word == "stream" then
+      beginning = beginning .. ', "stream": true'
+   end
    for line in lines do
       local time, size = line:match("(%S+) (%S+)")
       times[#times + 1], sizes[#sizes + 1] = tonumber(time), size
@@ -45,10 +49,7 @@ end
 
 function request()
    asked = asked + 1
-   local body = '{"model": "small", "messages": [{"role": "user", "content": "?"}]'
-   if stream then
-      body = body .. ', "stream": true'
-   end
+   local body = beginning
    if sizes[asked] and sizes[asked] ~= "-" then
       body = body .. ', "size": ' .. sizes[asked]
    end

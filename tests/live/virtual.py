@@ -37,6 +37,10 @@ class Backend:
                 found = rate
         return found
 
+    def failing(self, now: float) -> bool:
+        """Whether every request fails now."""
+        return self.share >= 1.0 and self.fails[0] <= now < self.fails[1]
+
 
 def steady(rate: float, slots: int = 1) -> Backend:
     """A server that never changes."""
@@ -106,17 +110,18 @@ class Polled(LeastConnections):
 
 
 class TrueSed(Random):
-    """Shortest expected delay with the true rates of now."""
+    """Shortest expected delay with the true rates of now; a server where every request fails is known to have none."""
 
     def __init__(self, backends: Sequence[Backend], seed: int) -> None:
         super().__init__(backends, seed)
-        self.steady = all(len(backend.rates) == 1 for backend in backends)
+        self.steady = all(len(backend.rates) == 1 and np.isinf(backend.fails[0]) for backend in backends)
         self.rates = np.array([backend.rate(0.0) for backend in backends])
 
     def price(self, now: float) -> NDArray[np.float64]:
         if not self.steady:
-            self.rates = np.array([backend.rate(now) for backend in self.backends])
-        return np.asarray(np.maximum(self.out + 1.0, self.slots) / (self.slots * self.rates))
+            self.rates = np.array([0.0 if b.failing(now) else b.rate(now) for b in self.backends])
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.maximum(self.out + 1.0, self.slots) / (self.slots * self.rates))
 
 
 class LatencyTimesInFlight(Random):
