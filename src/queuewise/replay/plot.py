@@ -62,7 +62,7 @@ def _delays(axes: Axes, found: Replay, colours: dict[str, str]) -> None:
         for one in found.standings
     ]
     rows += [(one["mean_delay"], one["p95_delay"], one["p99_delay"], one["label"], "black") for one in _had(found)]
-    rows.sort(key=lambda row: row[0] if math.isfinite(row[0]) else math.inf)
+    rows.sort(key=lambda row: float(f"{row[0]:.9g}") if math.isfinite(row[0]) else math.inf)
     for y, (mean, p95, p99, _, colour) in enumerate(rows):
         if not math.isfinite(mean):
             axes.text(0.02, y, "overflowed", transform=axes.get_yaxis_transform(), va="center", color=_GREY)

@@ -229,7 +229,7 @@ def standings_table(
         )
         mean = standing.delay.mean
         rows.append((mean if math.isfinite(mean) else math.inf, cells))
-    rows.sort(key=lambda row: row[0])
+    rows.sort(key=lambda row: float(f"{row[0]:.9g}"))  # what is the same but for rounding stays in the order given
     note = (
         "Delay: seconds from arrival to departure. Over oracle: mean delay above that of SED with the true rates. Wrong: "
         "decisions that this oracle would not have taken there. Use: busy share of each server"
