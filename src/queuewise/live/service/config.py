@@ -91,7 +91,7 @@ class Address(BaseModel):
 
 
 def _address(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isdecimal()):
         value = f"127.0.0.1:{value}"
     if not isinstance(value, str):
         return value
@@ -111,8 +111,20 @@ Size = Annotated[
     Field(gt=0),
     WithJsonSchema({"type": ["string", "integer"], "examples": ["16MiB"]}),
 ]
-#: ``off`` is None.
-Off = BeforeValidator(_off)
+
+
+class _OrElse:
+    """In the JSON Schema of a setting: what else may stand there."""
+
+    def __init__(self, other: dict[str, Any]) -> None:
+        self.other = other
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        return {"anyOf": [handler(core), self.other]}
+
+
+_OR_OFF = _OrElse({"enum": [False, "off"]})
+_OR_TEXT = _OrElse({"type": "string"})
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=_NAME)]
 
@@ -180,18 +192,18 @@ class GroupConfig(Strict):
     The rest: see :class:`..router.Router`."""
 
     models: tuple[str, ...] = ()
-    backends: dict[Name, BackendConfig]
+    backends: dict[Name, Annotated[BackendConfig, _OR_TEXT]]
     policy: str | dict[str, Any] = "optimistic_sed"
     classes: tuple[str, ...] = ()
     explore_share: float = 0.05
     explore_burst: float | None = None
-    half_life: Annotated[float | None, Off] = 600.0
-    change_threshold: Annotated[float | None, Off] = 10.0
+    half_life: Annotated[float | None, BeforeValidator(_off), _OR_OFF] = 600.0
+    change_threshold: Annotated[float | None, BeforeValidator(_off), _OR_OFF] = 10.0
     failure_penalty: float = 1.0
     expire_after: Seconds = 3600.0
     prior: float = 4.0
     discipline: str = "fifo"
-    circuit: Annotated[CircuitConfig | None, Off] = CircuitConfig()
+    circuit: Annotated[CircuitConfig | None, BeforeValidator(_off), _OR_OFF] = CircuitConfig()
     shed: ShedConfig = ShedConfig()
 
     def router(self, **others: Any) -> Router:
@@ -293,12 +305,12 @@ class Config(Strict):
     """All settings. state : file that what was learned is saved to, every `save_seconds`. Paths are relative to the file."""
 
     listen: ListenAt = Address(host="127.0.0.1", port=8080)
-    admin: Annotated[ListenAt | None, Off] = Address(host="127.0.0.1", port=8081)
+    admin: Annotated[ListenAt | None, BeforeValidator(_off), _OR_OFF] = Address(host="127.0.0.1", port=8081)
     token: SecretStr | None = None
     admin_token: SecretStr | None = None
     state: Path | None = None
     save_seconds: Seconds = 10.0
-    record: RecordConfig | None = None
+    record: Annotated[RecordConfig, _OR_TEXT] | None = None
     log: LogConfig = LogConfig()
     limits: LimitsConfig = LimitsConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
