@@ -95,12 +95,13 @@ class _Tally:
 
 class _Kept:
     """The samples of a group. rows : float64[KEPT, len(COLUMNS)], the row of sample n is n mod KEPT · born : number of its
-    first sample · traces : backend → :class:`_Trace` · marks : requests sent to every backend so far, at the last steps."""
+    first sample · decided : decisions so far · traces : backend → :class:`_Trace` · marks : requests sent to every backend so
+    far, at the last steps."""
 
-    def __init__(self, born: int, decided: int) -> None:
+    def __init__(self, born: int) -> None:
         self.rows = np.full((KEPT, len(COLUMNS)), math.nan)
         self.born = born
-        self.decided = decided
+        self.decided = 0
         self.traces: dict[str, _Trace] = {}
         self.marks: deque[dict[str, int]] = deque(maxlen=SHARED + 1)
 
@@ -124,8 +125,6 @@ class History:
         self._last = time.monotonic()
         self._tallies: dict[str, _Tally] = {}
         self._kept: dict[str, _Kept] = {}
-        for name, group in service.groups.items():
-            self._begin(name, group)
 
     def note(self, group: str, ended: Ended) -> None:
         """A decision is over. See :attr:`.service.Service.listeners`."""
@@ -192,29 +191,26 @@ class History:
         ]
         return found
 
-    def _begin(self, name: str, group: Group) -> _Kept:
-        self._tallies.setdefault(name, _Tally())
-        kept = _Kept(self.next, int(group.router.report()["decisions"]))
-        kept.marks.append({label: _sent(one) for label, one in group.router.estimates().items()})
-        self._kept[name] = kept
-        return kept
-
     def _sample(self, name: str, group: Group, at: float, seconds: float) -> None:
-        kept = self._kept.get(name)
-        if kept is None:
-            kept = self._begin(name, group)
-        estimates = group.router.estimates()
-        decided = int(group.router.report()["decisions"])
-        tally = self._tallies[name]
+        estimates, report = group.router.estimates(), group.router.report()
+        tally = self._tallies.setdefault(name, _Tally())
         with tally.lock:
             done, failed, given_up, delays = tally.done, tally.failed, tally.given_up, tally.delays
             tally.clear()
+        kept = self._kept.get(name)
+        if kept is None:
+            # Counts may go back to before a restart. What came since is over, or under way.
+            came = done + failed + given_up + report["out"]
+            kept = self._kept[name] = _Kept(self.next)
+            kept.marks.append({label: _sent(one) for label, one in estimates.items()})
+        else:
+            came = _grown(report["decisions"], kept.decided)
+        kept.decided = report["decisions"]
         kept.rows[self.next % KEPT] = (
             *(at, _short(seconds), group.queue_depth(estimates), sum(one["in_flight"] for one in estimates.values())),
-            *(_grown(decided, kept.decided), done, failed, given_up),
+            *(came, done, failed, given_up),
             *(_short(delays.mean), _short(delays.quantile(0.5)), _short(delays.quantile(0.95))),
         )
-        kept.decided = decided
         if (self.next - kept.born) % STEP == STEP - 1:
             self._step(kept, estimates, at)
 
