@@ -540,25 +540,20 @@ def _own_error(request: Request, error: Exception) -> Response:
 
 def _backend_config(group: str, name: str, given: dict[str, Any]) -> BackendConfig:
     """As in the file, with the same sentences, in which only the path to the backend is left out."""
+    slots = given.get("slots")
+    if isinstance(slots, int) and slots > MOST_SLOTS:
+        raise _Refused(422, f"slots: must be at most {MOST_SLOTS}, not {_shown(slots)}", "slots")
     try:
         config = Config.model_validate({"groups": {group: {"backends": {name: given}}}})
     except ValidationError as error:
         mistakes = sentences(error)
     else:
         mistakes = config.mistakes()
-        found = config.groups[group].backends[name]
-        if not mistakes and found.slots > MOST_SLOTS:
-            mistakes = [f"slots: must be at most {MOST_SLOTS}"]
         if not mistakes:
-            return found
-    path = f"groups.{group}.backends"
-    said = []
-    for mistake in mistakes:
-        for prefix, instead in ((f"{path}.{name}.", ""), (f"{path}.{name}: ", ""), (f"{path}: ", "name: ")):
-            if mistake.startswith(prefix):
-                mistake = instead + mistake.removeprefix(prefix)
-                break
-        said.append(mistake)
+            return config.groups[group].backends[name]
+    path = f"groups.{group}.backends.{name}"
+    said = [mistake.removeprefix(path + ".").removeprefix(path + ": ") for mistake in mistakes]
+    said = [f"name: {one}" if one.startswith(repr(name)) else one for one in said]
     field = re.match(r"\w+", said[0])
     raise _Refused(422, "; ".join(said), field[0] if field else None)
 
