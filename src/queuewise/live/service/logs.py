@@ -27,6 +27,7 @@ _BEARER = re.compile(r"(bearer[\s\"':=]+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 #: Attributes of every record; all others are fields of it. uvicorn says some things twice, once in colour.
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "color_message", "taskName"}
 _SECRETS: set[str] = set()
+_PATTERN: re.Pattern[str] | None = None
 
 
 def setup(config: LogConfig, stream: TextIO | None = None) -> logging.Handler:
@@ -49,9 +50,13 @@ def setup(config: LogConfig, stream: TextIO | None = None) -> logging.Handler:
 
 def hide(config: Config) -> None:
     """Print no secret of these settings from now on; those of earlier ones stay hidden."""
+    global _PATTERN
     for secret in _secrets(config):
         if len(secret) >= _SHORTEST:
-            _SECRETS.update((secret, json.dumps(secret)[1:-1]))
+            escaped = secret.replace("\\", r"\\")  # as it stands in JSON, and in Python's way to write a text
+            _SECRETS.update((secret, escaped, escaped.replace('"', r"\""), escaped.replace("'", r"\'")))
+    if _SECRETS:
+        _PATTERN = re.compile("|".join(map(re.escape, sorted(_SECRETS, key=len, reverse=True))))
 
 
 def _secrets(value: Any) -> Iterator[str]:
@@ -74,10 +79,7 @@ class _Formatter(logging.Formatter):
         line = self._line(record)
         if "earer" in line or "EARER" in line:
             line = _BEARER.sub(rf"\1{HIDDEN}", line)
-        for secret in _SECRETS:
-            if secret in line:
-                line = line.replace(secret, HIDDEN)
-        return line
+        return line if _PATTERN is None else _PATTERN.sub(HIDDEN, line)
 
     def _line(self, record: logging.LogRecord) -> str:
         raise NotImplementedError

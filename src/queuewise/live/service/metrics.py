@@ -293,7 +293,7 @@ class Metrics(Collector):
             yield _gauge(
                 "queuewise_retry_budget_remaining", "Retries that may be made now", (), {(): self.retry_budget()}
             )
-        shed = {(name, reason): 0 for name in groups for reason in ("in_flight", "delay")}
+        shed = {(name, reason): 0 for name in groups for reason in ("in_flight", "delay", "resting")}
         yield _counter(
             "queuewise_shed_total", "Requests that were turned away", ("group", "reason"), {**shed, **self._shed}
         )
@@ -432,7 +432,7 @@ async def exposition(metrics: Metrics, accept: str) -> tuple[bytes, str]:
     each family: with many backends all of them take milliseconds."""
     try:
         encode, kind = choose_encoder(accept)
-    except ValueError:  # a version that is no version
+    except (ValueError, TypeError):  # a version that is no version
         encode, kind = choose_encoder("")
     pieces = []
     end = b""
