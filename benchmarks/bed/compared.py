@@ -32,8 +32,9 @@ RULES = {
 }
 #: What plays the same rule in virtual time.
 _TWINS = {"optimistic_sed": "Routed", "jsq": "LeastConnections", "round_robin": "RoundRobin", "random": "Random"}
-#: Requests that may be in flight: rules that know nothing of load pile up hundreds at the slowest backend.
-_ROOM = {"round robin": 1200, "random": 1200}
+#: Requests that may be in flight: rules that know nothing of load pile up hundreds at the slowest backend, and one that takes
+#: an unseen backend for the fastest does so where there are many.
+_ROOM = {"round robin": 1200, "random": 1200, "latency x in flight": 1200}
 #: Seconds after the last arrival, after which what has not been answered is given up.
 PATIENCE = 5.0
 
@@ -41,8 +42,8 @@ PATIENCE = 5.0
 @dataclass
 class Outcome:
     """Of one rule in one run, on sockets and as virtual time has it. arrived, delay : seconds, of all requests; where none came
-    back until the end, what it had waited by then · ok : whether served, or still waiting at the end · server : its index ·
-    waiting : how many were."""
+    back until the end, what it had waited by then · ok : whether served, or still waiting at the end · server : its index, −1
+    where none came back · waiting : how many were · own_errors : answers that no backend has given."""
 
     arrived: NDArray[np.float64]
     delay: NDArray[np.float64]
@@ -50,6 +51,7 @@ class Outcome:
     server: NDArray[np.int64]
     learned: NDArray[np.bool_]
     waiting: int = 0
+    own_errors: int = 0
 
     def mean(self, chosen: NDArray[np.bool_] | None = None) -> float:
         """Mean delay of those served, of all requests or of the chosen ones."""
@@ -66,6 +68,11 @@ class Outcome:
         """Share of the requests that failed."""
         return float(1.0 - self.ok.mean())
 
+    def share(self, server: int, since: float, until: float) -> float:
+        """Of the requests of a stretch that came back, those that a server had."""
+        inside = (self.arrived >= since) & (self.arrived < until) & (self.server >= 0)
+        return float((self.server[inside] == server).mean()) if inside.any() else np.nan
+
 
 @dataclass
 class Compared:
@@ -80,7 +87,7 @@ class Compared:
     spent: tuple[float, float]
 
 
-def compare(scenario: Scenario, seconds: float, seed: int) -> Compared:
+def compare(scenario: Scenario, seconds: float, seed: int, patience: float = PATIENCE) -> Compared:
     """Runs it: `seconds`, and a few more."""
     times, sizes = scenario.demand(int(1.2 * scenario.rate * seconds) + 100, seed)
     inside = times < seconds
@@ -98,7 +105,7 @@ def compare(scenario: Scenario, seconds: float, seed: int) -> Compared:
             rule: OpenLoop(
                 *(proxy.url, times, sizes, zero),
                 connections=_ROOM.get(rule, 256),
-                patience=PATIENCE,
+                patience=patience,
                 model=proxy.model[rule],
             )
             for rule in RULES
@@ -108,7 +115,7 @@ def compare(scenario: Scenario, seconds: float, seed: int) -> Compared:
             (proxy.spent() - before[0]) / len(times) / len(RULES),
             (processor_time(bed.pid) - before[1]) / len(times) / len(RULES),
         )
-    end = seconds + PATIENCE
+    end = seconds + patience
     learned = scenario.learned(times, seconds)
     sockets = {rule: _outcome(one, end, learned) for rule, one in answers.items()}
     twins = {rule: _twin(kind, backends, times, sizes, end, learned, seed) for rule, kind in RULES.items()}
@@ -122,7 +129,8 @@ def _outcome(answers: Answers, end: float, learned: NDArray[np.bool_]) -> Outcom
     waiting = answers.status == 0
     delay = np.where(waiting, end - answers.scheduled, answers.delay)
     server = np.array([int(name[1:]) if name != "-" else -1 for name in answers.server])
-    return Outcome(answers.scheduled, delay, answers.ok | waiting, server, learned, int(waiting.sum()))
+    own = int(np.isin(answers.status, [0, 200, 500], invert=True).sum())
+    return Outcome(answers.scheduled, delay, answers.ok | waiting, server, learned, int(waiting.sum()), own)
 
 
 def _twin(
