@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from queuewise.live.service import logs
@@ -113,11 +113,14 @@ def test_that_half_of_a_text_is_no_reason_to_fail() -> None:
         LOG.info(
             "x", extra={"a": float("nan"), "b": object, "c": {("k",): 1}, "d": circle, "e": "\ud800", "f": b"\xff"}
         )
+        LOG.info("not a number", extra={"a": float("inf"), "status": 200})
         LOG.info("\ud800 and the rest", extra={"level": "fake", "time": "never", "e\ud800": 1})
         out.getvalue().encode()  # could be written to a file
         if format_ == "json":
-            first, second = (json.loads(line, parse_constant=pytest.fail) for line in out.getvalue().splitlines())
-            assert first["message"] == "x" and first["a"] == "nan"
+            first, third, second = (
+                json.loads(line, parse_constant=pytest.fail) for line in out.getvalue().splitlines()
+            )
+            assert first["message"] == "x" and first["a"] == "nan" and third["a"] == "inf"
             assert second["message"] == "? and the rest" and second["level"] == "info" and second["time"] != "never"
 
 
@@ -128,6 +131,8 @@ def test_that_half_of_a_text_is_no_reason_to_fail() -> None:
     error=st.none() | st.text(st.characters(exclude_categories=[])),
     format_=st.sampled_from(["json", "text"]),
 )
+@example("a\x7fb\x85c\u2028d\x00", "\x7f", "\x7f\r\n", "json")
+@example("a\x7fb\x85c\u2028d\x00", "\x7f", "\x7f\r\n", "text")
 def test_that_no_text_forges_a_line(message: str, field: Any, error: str | None, format_: str) -> None:
     """Neither a line's end nor any character that moves a cursor, wherever it comes from."""
     out = written(format_)

@@ -328,14 +328,17 @@ def test_that_what_is_gone_is_forgotten() -> None:
 def test_that_memory_is_bounded_without_a_reader() -> None:
     """Backends that come and go leave nothing, even if nobody ever asks."""
     service, found = started()
+    other = Metrics(service)
     chat = service.groups["chat"]
     backend = chat.config.backends["a"]
     for k in range(50):
         chat.add(f"x{k}", backend)
         found.request("chat", f"x{k}", "small", 200, 0.1)
         found.ended("chat", Ended(k, f"x{k}", "exploit", None, 1.0, 0.0, 1.0, "done", None))
+        other.ended("chat", Ended(k, f"x{k}", "exploit", None, 1.0, 0.0, 1.0, "done", None))
         chat.remove(f"x{k}")
     assert len(found._requests) <= 2 and len(found._durations) <= 2 and len(found._samples) <= 2
+    assert len(other._samples) <= 2
 
 
 def test_how_decisions_end() -> None:

@@ -107,11 +107,10 @@ class _Json(_Formatter):
         if trace:
             found["exception"] = _whole(trace)
         try:
-            line = json.dumps(found, default=_described, allow_nan=False, separators=(",", ":"))
+            return json.dumps(found, default=_described, allow_nan=False, separators=(",", ":"))
         except (ValueError, TypeError):  # NaN, a circle, keys that are no texts
             plain = {name: value if isinstance(value, str) else _described(value) for name, value in found.items()}
-            line = json.dumps(plain, separators=(",", ":"))
-        return line.replace("\x7f", r"\u007f")
+            return json.dumps(plain, separators=(",", ":"))
 
 
 class _Text(_Formatter):
