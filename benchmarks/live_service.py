@@ -164,7 +164,7 @@ and backends share two cores.
 
 def _counts_errors(text: str) -> bool:
     """499 is a client that went away, as the load tool does at the end of a closed loop."""
-    return text.startswith("queuewise_requests_total{") and 'code="5' in text
+    return text.startswith("queuewise_requests_total{") and 'code_class="5' in text
 
 
 # --- scenarios --------------------------------------------------------------------------------------------------------

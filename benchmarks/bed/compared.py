@@ -35,6 +35,8 @@ _TWINS = {"optimistic_sed": "Routed", "jsq": "LeastConnections", "round_robin": 
 #: Requests that may be in flight: rules that know nothing of load pile up hundreds at the slowest backend, and one that takes
 #: an unseen backend for the fastest does so where there are many.
 _ROOM = {"round robin": 1200, "random": 1200, "latency x in flight": 1200}
+#: Times that virtual time plays the requests of a run.
+PLAYED = 10
 #: Seconds after the last arrival, after which what has not been answered is given up.
 PATIENCE = 5.0
 
@@ -142,8 +144,10 @@ def _twin(
     learned: NDArray[np.bool_],
     seed: int,
 ) -> Outcome:
+    """The same requests several times over: ties, and what is random, fall differently each time."""
     rule: Any = getattr(virtual, _TWINS.get(kind, kind))
-    played = virtual.play(rule(backends, seed), backends, times, sizes, seed)
-    waiting = played.arrived + played.sojourn > end
-    delay = np.minimum(played.sojourn, end - played.arrived)
-    return Outcome(played.arrived, delay, played.ok, played.server, learned, int(waiting.sum()))
+    played = [virtual.play(rule(backends, seed + k), backends, times, sizes, seed) for k in range(PLAYED)]
+    arrived, sojourn = (np.concatenate([getattr(one, name) for one in played]) for name in ("arrived", "sojourn"))
+    ok, server = (np.concatenate([getattr(one, name) for one in played]) for name in ("ok", "server"))
+    waiting = int((arrived + sojourn > end).sum()) // PLAYED
+    return Outcome(arrived, np.minimum(sojourn, end - arrived), ok, server, np.tile(learned, PLAYED), waiting)
