@@ -57,6 +57,8 @@ class Running:
         self.state = None if config.state is None else State(config.state)
         self.recorder = self._new_recorder(config)
         self.ready, self._hurry = asyncio.Event(), asyncio.Event()
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
         self._proxy: Proxy | None = None
         self._servers: list[_Server] = []
@@ -120,14 +122,18 @@ class Running:
         self.service.stopping = True
         self._stop.set()
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         """Read the settings again. Where they are wrong, all stays as it is and the log says what is wrong."""
+        async with self._reloading:
+            await self._reload()
+
+    async def _reload(self) -> None:
         path = self.service.path
         if path is None:
             log.warning("reload: the settings came from no file")
             return
         try:
-            config = read(path)
+            config = await asyncio.to_thread(_read_and_compile, path)
             kept = [field for field in _FIXED if getattr(config, field) != getattr(self.service.config, field)]
             before = set(self.service.groups)
             said = self.service.reload(config)
@@ -232,12 +238,17 @@ class Running:
             await asyncio.to_thread(self.recorder.flush)
         log.info("stopped")
 
+    def _reload_soon(self) -> None:
+        task = asyncio.create_task(self.reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop}
         if hasattr(signal, "SIGHUP"):
-            handlers[signal.SIGHUP] = self.reload
+            handlers[signal.SIGHUP] = self._reload_soon
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
         try:
@@ -292,6 +303,14 @@ def _bind(field: str, address: Address) -> socket.socket:
         raise ConfigError("config", [f"{field}: {address} cannot be listened on ({error.strerror or error})"]) from None
     one.setblocking(False)
     return one
+
+
+def _read_and_compile(path: Path) -> Config:
+    """The settings, with every policy in them compiled, which may take seconds: in a thread, while requests are served."""
+    config = read(path)
+    for group in config.groups.values():
+        group.router(seed=0)
+    return config
 
 
 def _settle_down(service: Service) -> None:
