@@ -228,7 +228,7 @@ def test_decisions_newest_last_with_their_reason_in_words(port: Port) -> None:
     assert [one["number"] for one in found] == [27, 28, 29, 30, 31]
     assert all(one["why"] in WORDS.values() and one["said"].startswith(admin.SAID[one["why"]]) for one in found)
     assert abs(found[-1]["at"] - port.service.wall(router._clock())) < 5.0
-    assert found[-1]["why"] == "given" and f"would have taken {found[-1]['instead']}" in found[-1]["said"]
+    assert found[-1]["why"] == "given" and f"it would have taken {found[-1]['instead']}" in found[-1]["said"]
     embed = port.service.groups["embed"].router
     embed.complete(embed.route("long"))
     newest = port.get("/decisions")["decisions"][-1]

@@ -57,7 +57,7 @@ SAID = {
     "explore": "to learn how fast it is",
     "capped": "the policy wished to explore, beyond its allowance, so it went by the estimates",
     "probe": "a trial of a backend whose circuit is not closed",
-    "given": "not by the policy: a plain rule is in force, another try had to go elsewhere, or the backend was given",
+    "given": "not the policy's choice (a plain rule, a second try, or shadow mode)",
 }
 
 _READING = ("GET", "HEAD", "OPTIONS")
@@ -598,7 +598,7 @@ def _shown(value: Any) -> str:
 
 def _said(why: str, instead: str | None) -> str:
     said = SAID.get(why, why)
-    return said if instead is None else f"{said}; the policy would have taken {instead}"
+    return said if instead is None else f"{said}; it would have taken {instead}"
 
 
 def _rate_of(one: dict[str, Any]) -> dict[str, Any]:
