@@ -213,6 +213,17 @@ def test_the_method() -> None:
         assert call("POST", "/metrics").status == 405
 
 
+def test_who_may_read() -> None:
+    _, found = started("token: s3cret-one\n" + CONFIG)
+    with Caller(Starlette(routes=[metrics.route(found, guarded=True), metrics.route(found, "/open")])) as call:
+        assert call("GET", "/metrics").status == 401
+        assert call("GET", "/metrics", headers=[(b"authorization", b"Bearer s3cret-one")]).status == 200
+        assert call("GET", "/open").status == 200
+    _, found = started()
+    with Caller(Starlette(routes=[metrics.route(found, guarded=True)])) as call:
+        assert call("GET", "/metrics").status == 200  # there is no token
+
+
 def test_that_others_have_their_turn() -> None:
     """A scrape of many backends is not one piece of work."""
     lines = "".join(f'      b{k}: "http://127.0.0.1:{9000 + k}"\n' for k in range(64))

@@ -2,7 +2,7 @@
 
 ``/livez`` asks the process only: a restart would mend no backend. ``/readyz``, and ``/healthz`` as an older name, is 503 from
 when the service is about to end, and where a group has no backend that may be used. With ``?verbose`` it says which; that
-takes a token, where there is one, since it names groups.
+takes the token, where there is one, since it names groups.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ def checks(service: Service) -> list[Check]:
     return found
 
 
-def routes(service: Service) -> list[Route]:
-    """``/livez``, ``/readyz`` and ``/healthz``."""
+def routes(service: Service, *, guarded: bool = True) -> list[Route]:
+    """``/livez``, ``/readyz`` and ``/healthz``. guarded : whether ``?verbose`` takes the settings' `token`, where there is one; not
+    where the app around guards it."""
 
     async def live(request: Request) -> Response:
         return PlainTextResponse("ok\n", headers=_FRESH)
 
     async def ready(request: Request) -> Response:
         verbose = request.query_params.get("verbose", "no").lower() not in ("no", "0", "false")
-        if verbose and not _may_know(service, request):
+        if verbose and guarded and not _may_know(service, request):
             return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
         found = checks(service)
         ok = all(check.ok for check in found)
@@ -62,7 +63,5 @@ def routes(service: Service) -> list[Route]:
 
 
 def _may_know(service: Service, request: Request) -> bool:
-    """With the token of either port: both have these paths."""
-    config = service.config
-    tokens = [token.get_secret_value() for token in (config.token, config.admin_token) if token is not None]
-    return config.token is None or any(authorized(request.headers, token) for token in tokens)
+    token = service.config.token
+    return token is None or authorized(request.headers, token.get_secret_value())

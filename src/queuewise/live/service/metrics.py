@@ -30,6 +30,8 @@ from ..._version import VERSION
 from ..circuit import CLOSED, HALF_OPEN, OPEN
 from ..router import Ended
 from ..tickets import ENDS, WORDS
+from .auth import authorized
+from .errors import problem
 from .service import Service
 
 #: Upper ends of buckets in seconds: of whole requests, of what the proxy adds to them, of a decision.
@@ -91,7 +93,7 @@ class Metrics(Collector):
     def __init__(self, service: Service) -> None:
         self.retry_budget: Callable[[], float] | None = None
         self.recorded_lost: Callable[[], int] | None = None
-        self._service = service
+        self.service = service
         self._lock = threading.Lock()  # taken under a router's: so never held while a router is asked
         self._models: tuple[Any, frozenset[str]] = (None, frozenset())
         self._requests: dict[tuple[str, str, str, int], _Requests] = {}
@@ -126,7 +128,7 @@ class Metrics(Collector):
         that it got, 499 where it left before that · duration, first_byte : seconds from its head to the end and to the first
         byte of its answer's body · overhead : seconds of these that were no backend's · attempts : backends that it was
         sent to, one after the other."""
-        one = self._service.groups.get(group) if group is not None else None
+        one = self.service.groups.get(group) if group is not None else None
         if one is None:
             group, backend = "", None
         if model is None:
@@ -190,8 +192,8 @@ class Metrics(Collector):
     def _configured(self) -> frozenset[str]:
         """All models that a group names."""
         config, models = self._models
-        if config is not self._service.config:
-            config = self._service.config
+        if config is not self.service.config:
+            config = self.service.config
             models = frozenset(model for group in config.groups.values() for model in group.models)
             self._models = config, models
         return models
@@ -208,7 +210,7 @@ class Metrics(Collector):
     def _prune(self) -> None:
         """Forget backends and models that are gone; the lock is held. What comes back of them later is forgotten next time."""
         groups = {"": frozenset[str]()} | {
-            name: frozenset(group.backends) for name, group in tuple(self._service.groups.items())
+            name: frozenset(group.backends) for name, group in tuple(self.service.groups.items())
         }
         models = self._configured() | {"", "other"}
 
@@ -239,7 +241,7 @@ class Metrics(Collector):
         """All families, with the routers' numbers as they are now."""
         seen = [
             (name, group, group.router.estimates(), group.router.report(), group.router.snapshot()[1])
-            for name, group in tuple(self._service.groups.items())
+            for name, group in tuple(self.service.groups.items())
         ]
         with self._lock:
             self._prune()
@@ -445,10 +447,14 @@ async def exposition(metrics: Metrics, accept: str) -> tuple[bytes, str]:
     return b"".join(pieces) + end, kind
 
 
-def route(metrics: Metrics, path: str = "/metrics") -> Route:
-    """Where Prometheus reads, as OpenMetrics if it asks for that."""
+def route(metrics: Metrics, path: str = "/metrics", *, guarded: bool = False) -> Route:
+    """Where Prometheus reads, as OpenMetrics if it asks for that. guarded : whether that takes the settings' `token`, where
+    there is one; it shows groups and backends by name."""
 
     async def read(request: Request) -> Response:
+        token = metrics.service.config.token if guarded else None
+        if token is not None and not authorized(request.headers, token.get_secret_value()):
+            return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
         text, kind = await exposition(metrics, ",".join(request.headers.getlist("accept")))
         return Response(text, headers={"content-type": kind})
 
