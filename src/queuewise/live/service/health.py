@@ -41,8 +41,8 @@ def checks(service: Service) -> list[Check]:
 
 
 def routes(service: Service, *, guarded: bool = True) -> list[Route]:
-    """``/livez``, ``/readyz`` and ``/healthz``. guarded : whether ``?verbose`` takes the settings' `token`, where there is one; not
-    where the app around guards it."""
+    """``/livez``, ``/readyz`` and ``/healthz``. guarded : whether ``?verbose`` takes the settings' `token`, where there is one;
+    not where the app around guards it."""
 
     async def live(request: Request) -> Response:
         return PlainTextResponse("ok\n", headers=_FRESH)
