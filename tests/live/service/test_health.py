@@ -78,7 +78,7 @@ def test_what_is_not_well(bench: Bench) -> None:
         "status": "not ready",
         "checks": [
             {"name": "running", "ok": True, "said": "takes requests"},
-            {"name": "settings", "ok": True, "said": "2 groups"},
+            {"name": "settings", "ok": True, "said": "groups: 2"},
             {"name": "group chat", "ok": True, "said": "2 of 2 backends may be used"},
             {"name": "group rest", "ok": False, "said": "0 of 1 backends may be used"},
         ],

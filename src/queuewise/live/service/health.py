@@ -32,7 +32,7 @@ def checks(service: Service) -> list[Check]:
     """All that being ready needs."""
     found = [
         Check("running", not service.stopping, "is about to stop" if service.stopping else "takes requests"),
-        Check("settings", bool(service.groups), f"{len(service.groups)} groups"),
+        Check("settings", bool(service.groups), f"groups: {len(service.groups)}"),
     ]
     for name, group in tuple(service.groups.items()):
         usable, known = len(group.router.report()["usable"]), len(group.backends)
