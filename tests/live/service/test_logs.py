@@ -37,12 +37,12 @@ def undone() -> Iterator[None]:
     """Leave the process's logging as it was."""
     root = logging.getLogger()
     names = ("", "queuewise", "uvicorn")
-    before = list(root.handlers), {name: logging.getLogger(name).level for name in names}
+    before = {name: logging.getLogger(name).level for name in names}
     logs._SECRETS.clear()
     logs._PATTERN = None
     yield
-    root.handlers[:], levels = before
-    for name, level in levels.items():
+    root.handlers[:] = [handler for handler in root.handlers if not isinstance(handler, logs._Handler)]
+    for name, level in before.items():
         logging.getLogger(name).setLevel(level)
     logs._SECRETS.clear()
     logs._PATTERN = None
@@ -51,7 +51,8 @@ def undone() -> Iterator[None]:
 
 def written(format_: Any, level: Any = "info") -> io.StringIO:
     out = io.StringIO()
-    logs.setup(LogConfig(format=format_, level=level), out)
+    handler = logs.setup(LogConfig(format=format_, level=level), out)
+    logging.getLogger().handlers[:] = [handler]  # not the test runner's, which cannot send half characters on
     return out
 
 
