@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,24 +52,30 @@ def service(backends: Backends) -> Iterator[tuple[str, int]]:
             },
         }
         path.write_text(yaml.safe_dump(config))
-        command = [sys.executable, "-m", "queuewise", "serve", str(path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+        log = Path(folder) / "log"
+        with log.open("w") as out:
+            command = [sys.executable, "-m", "queuewise", "serve", str(path)]
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
         try:
-            yield _address(process), process.pid
+            yield _address(process, log), process.pid
         finally:
+            ended = process.poll()
             process.terminate()
-            process.communicate(timeout=30)
+            process.wait(timeout=30)
+            if ended is not None:
+                print(f"queuewise serve ended by itself with {ended}: {log.read_text().strip()}", file=sys.stderr)
 
 
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    said = []
-    for text in process.stdout:
-        said.append(text)
-        found = re.search(r"(http://[^/\s]+)/v1/", text)
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where it listens, as it says itself."""
+    for _ in range(600):
+        found = re.search(r"(http://[^/\s]+)/v1/", log.read_text())
         if found:
             return found[1]
-    raise RuntimeError("queuewise serve ended before it listened: " + "".join(said).strip())
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    raise RuntimeError("queuewise serve does not listen")
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------
@@ -88,9 +95,9 @@ def _open(url: str, seconds: float, seed: int, stream: bool = False, rate: float
     return OpenLoop(url, times, None, time.monotonic() + SETTLE, connections=128, stream=stream).wait()
 
 
-def _quantile(answers: list[Answers], at: float) -> float:
-    """Of the latencies of all rounds, in ms."""
-    return 1e3 * float(np.quantile(np.concatenate([one.latency[one.ok] for one in answers]), at))
+def _quantile(answers: Answers, at: float) -> float:
+    """Of the latencies of a round, in ms."""
+    return 1e3 * float(np.quantile(answers.latency[answers.ok], at))
 
 
 def cost(quick: bool) -> None:
@@ -130,14 +137,15 @@ def cost(quick: bool) -> None:
 
     pairs = [(one.straight, one.through) for one in found]
     for name, at, limit in (("median", 0.5, 1.5), ("99 % quantile", 0.99, 5.0)):
-        here, there = (_quantile([pair[side] for pair in pairs], at) for side in (0, 1))
-        per_round = [_quantile([b], at) - _quantile([a], at) for a, b in pairs]
-        note = f" ({here:.2f} straight, {there:.2f} through; rounds {min(per_round):.2f} to {max(per_round):.2f})"
-        told(f"added at the {name}, {RATE:.0f} requests/s, open loop", there - here, limit, "ms", note)
+        here, there = ([_quantile(pair[side], at) for pair in pairs] for side in (0, 1))
+        added = [b - a for a, b in zip(here, there, strict=True)]
+        note = f" (medians of rounds: {median(here):.2f} straight, {median(there):.2f} through; "
+        note += f"added {min(added):.2f} to {max(added):.2f})"
+        told(f"added at the {name}, {RATE:.0f} requests/s, open loop", median(added), limit, "ms", note)
     here, there = (float(np.mean(np.concatenate([pair[side].latency for pair in pairs]))) * 1e3 for side in (0, 1))
     told("added on average", there - here, None, "ms", f"{here:.2f} straight, {there:.2f} through")
     told("its processor time a request", 1e3 * float(np.mean([one.spent for one in found])), None, "ms", "")
-    here, there = (_quantile([one], 0.5) for one in chunks)
+    here, there = (_quantile(one, 0.5) for one in chunks)
     told("added at the median to a stream of 8 chunks, 60/s", there - here, None, "ms", f"{here:.2f}, {there:.2f}")
     note = f" ({loops[0]['requests'] / loops[0]['seconds']:,.0f} straight)"
     told(

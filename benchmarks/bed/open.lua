@@ -72,7 +72,7 @@ function response(status, headers, body)
       out:write("- - ", at, " ", status, " ", server, "\n")
    end
    if answered >= #times then
-      out:flush()
-      wrk.thread:stop()
+      out:close()
+      os.exit(0) -- stopping the thread would leave wrk asleep until its time is over
    end
 end
