@@ -138,10 +138,3 @@ def test_overload() -> None:
     assert len(held) == 2
     unknown = group("shed: {delay: 0.001}, backends: {a: 'http://a'}", clock)
     assert unknown.overload(None) is None or unknown.best_delay(None) > 0.0
-
-
-def test_usable() -> None:
-    service = Service(parse("groups: {x: {models: [m], backends: {a: 'http://a'}}, y: {backends: {b: 'http://b'}}}"))
-    assert service.usable()
-    service.groups["y"].router.drain("b")
-    assert not service.usable()

@@ -1,8 +1,8 @@
 """Whether the service lives, and whether it should get requests now. To be judged by the status; the body is for people.
 
 ``/livez`` asks the process only: a restart would mend no backend. ``/readyz``, and ``/healthz`` as an older name, is 503 from
-when the service is about to end, and where a group has no backend that may be used. With ``?verbose`` it says which; that
-takes the token, where there is one, since it names groups.
+when the service is about to end, and where no group has a backend that may be used: one group that is down must not keep
+requests from the others. With ``?verbose`` it says which; that takes the token, where there is one, since it names groups.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ _FRESH = {"cache-control": "no-store"}
 
 
 class Check(NamedTuple):
-    """name : of what was looked at · ok : whether it is well · said : what was found."""
+    """name : of what was looked at · ok : whether it is well · said : what was found · needed : whether being ready needs it."""
 
     name: str
     ok: bool
     said: str
+    needed: bool = True
 
 
 def checks(service: Service) -> list[Check]:
-    """All that being ready needs."""
-    found = [
-        Check("running", not service.stopping, "is about to stop" if service.stopping else "takes requests"),
-        Check("settings", bool(service.groups), f"groups: {len(service.groups)}"),
-    ]
+    """All that there is to be looked at."""
+    groups = []
     for name, group in tuple(service.groups.items()):
         usable, known = len(group.router.report()["usable"]), len(group.backends)
-        found.append(Check(f"group {name}", usable > 0, f"{usable} of {known} backends may be used"))
-    return found
+        groups.append(Check(f"group {name}", usable > 0, f"{usable} of {known} backends may be used", needed=False))
+    well = sum(check.ok for check in groups)
+    return [
+        Check("running", not service.stopping, "is about to stop" if service.stopping else "takes requests"),
+        Check("groups", well > 0, f"{well} of {len(groups)} groups have a backend that may be used"),
+        *groups,
+    ]
 
 
 def routes(service: Service, *, guarded: bool = True) -> list[Route]:
@@ -52,7 +55,7 @@ def routes(service: Service, *, guarded: bool = True) -> list[Route]:
         if verbose and guarded and not _may_know(service, request):
             return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
         found = checks(service)
-        ok = all(check.ok for check in found)
+        ok = all(check.ok for check in found if check.needed)
         status = 200 if ok else 503
         if verbose:
             said = {"status": "ready" if ok else "not ready", "checks": [check._asdict() for check in found]}

@@ -167,7 +167,11 @@ class Running:
 
     def _public(self, proxy: Proxy) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         routes = Routes(
-            [*decisions.routes(self.service, self.metrics), *health.routes(self.service), metrics.route(self.metrics)],
+            [
+                *decisions.routes(self.service, self.metrics),
+                *health.routes(self.service),
+                metrics.route(self.metrics, guarded=True),
+            ],
             redirect_slashes=False,
             default=_nothing_here,
         )
@@ -181,7 +185,7 @@ class Running:
         return app
 
     def _private(self) -> Any:
-        extra = [*health.routes(self.service), metrics.route(self.metrics)]
+        extra = [*health.routes(self.service, guarded=False), metrics.route(self.metrics)]
         return admin.app(self.service, self.history, routes=extra, public=("/", "/livez", "/readyz", "/healthz"))
 
     def _recall(self, group: Group) -> None:

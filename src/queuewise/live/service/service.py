@@ -45,10 +45,6 @@ class Service:
         """A time of the routers' clock in seconds since 1970."""
         return at + self._clock_to_wall
 
-    def usable(self) -> bool:
-        """Whether every group has a backend that may be used now."""
-        return all(group.router.report()["usable"] for group in self.groups.values())
-
     def reload(self, config: Config) -> list[str]:
         """Take over other settings of groups, keeping what was learned; what changed, a sentence each. Nothing changes where
         one of them is refused: `config` has been checked, and so has each router in it."""
