@@ -468,6 +468,8 @@ def test_what_is_not_there(port: Port) -> None:
     assert "/nothing" in said(port.call("GET", "/nothing"), 404)
     answer = port.call("PUT", "/override", headers=[(b"content-type", b"application/json")])
     assert "does not take PUT" in said(answer, 405) and answer.headers["allow"] == "POST"
+    answer = port.call("PUT", "/workers/chat/a", headers=[(b"content-type", b"application/json")])
+    assert answer.status == 405 and answer.headers["allow"] == "DELETE, GET, HEAD, PATCH"
     assert len(said(port.call("GET", "/" + "x" * 5000), 404)) < 200
 
 

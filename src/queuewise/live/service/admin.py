@@ -29,7 +29,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..._version import VERSION
@@ -142,7 +142,7 @@ class _Answer(JSONResponse):
 
 
 class _Admin:
-    """The endpoints. They wait for nothing but a request's body, so between a look and a change nobody else comes."""
+    """The endpoints. What changes something waits for nothing between its look and its change, so nobody else comes between."""
 
     def __init__(self, service: Service, history: History) -> None:
         self._service, self._history = service, history
@@ -331,11 +331,13 @@ class _Admin:
             "workers": backends,
         }
         found["history"] = history.since(group.name, since)
-        found["recent"] = [
-            self._decision(group, one) | {"seen": self._seen(group, one.number)}
-            for one in group.router.decisions(SHOWN)
-            if one.number > decided
-        ]
+        found["recent"] = []
+        for one in group.router.decisions(SHOWN):
+            if one.number > decided:
+                found["recent"].append(self._decision(group, one) | {"seen": self._seen(group, one.number)})
+                await asyncio.sleep(
+                    0
+                )  # with many backends this takes a quarter of a millisecond, and requests are waiting
         return _Answer(found)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -528,9 +530,13 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        path = request.url.path
-        said = {404: f"there is no {_shown(path)} here", 405: f"{_shown(path)} does not take {request.method}"}
-        return problem(error.status_code, said.get(error.status_code, error.detail), headers=error.headers)
+        path, headers = _shown(request.url.path), error.headers
+        said = {404: f"there is no {path} here", 405: f"{path} does not take {request.method}"}
+        if error.status_code == 405:
+            there = [one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE]
+            allowed = {method for one in there for method in getattr(one, "methods", None) or ()}
+            headers = {"allow": ", ".join(sorted(allowed))}
+        return problem(error.status_code, said.get(error.status_code, error.detail), headers=headers)
     return problem(400, "body: the client went away")
 
 

@@ -178,13 +178,14 @@ class History:
         return {name: count / total if total else None for name, count in sent.items()}
 
     def trace(self, group: str, name: str) -> dict[str, Any]:
-        """A backend's last 15 minutes: lists of at, in_flight and sent, and `rates`: per class lists of rate, low and high."""
+        """A backend's last 15 minutes: lists of at, in_flight and sent, each a `step` after the last, and `rates`: per
+        class lists of rate, low and high."""
         kept = self._kept.get(group)
         trace = None if kept is None else kept.traces.get(name)
         if trace is None:
-            return {"at": [], "in_flight": [], "sent": [], "rates": []}
+            return {"step": STEP, "at": [], "in_flight": [], "sent": [], "rates": []}
         rows = np.array(trace.rows)
-        found: dict[str, Any] = {field: _listed(rows[:, k]) for k, field in enumerate(TRACE[:3])}
+        found: dict[str, Any] = {"step": STEP} | {field: _listed(rows[:, k]) for k, field in enumerate(TRACE[:3])}
         found["rates"] = [
             {field: _listed(rows[:, 3 + 3 * lane + k]) for k, field in enumerate(TRACE[3:])}
             for lane in range(trace.lanes)
