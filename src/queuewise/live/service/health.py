@@ -21,7 +21,7 @@ _FRESH = {"cache-control": "no-store"}
 
 
 class Check(NamedTuple):
-    """name : of what was looked at · ok : whether it is well · said : what was found · needed : whether being ready needs it."""
+    """name : of what was looked at · ok : whether it is well · said : what was found · needed : to be ready."""
 
     name: str
     ok: bool

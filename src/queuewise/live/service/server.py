@@ -186,7 +186,7 @@ class Running:
 
     def _private(self) -> Any:
         extra = [*health.routes(self.service, guarded=False), metrics.route(self.metrics)]
-        return admin.app(self.service, self.history, routes=extra, public=("/", "/livez", "/readyz", "/healthz"))
+        return admin.app(self.service, self.history, routes=extra, public=("/", "/livez"))
 
     def _recall(self, group: Group) -> None:
         assert self.state is not None
