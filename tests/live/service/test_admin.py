@@ -303,7 +303,8 @@ def test_the_page_gets_all_in_one_go_and_then_only_what_is_new(port: Port) -> No
     assert group["models"] == ["llama"] and group["policy"].startswith("optimistic_sed") and group["queue"] == 0
     assert [one["name"] for one in group["workers"]] == ["a", "b"]
     assert found["history"]["next"] == 1 and found["history"]["done"] == [30]
-    assert [one["number"] for one in found["recent"]] == list(range(31 - admin.SHOWN, 31))
+    numbers = [one["number"] for one in found["recent"]]
+    assert len(numbers) == admin.SHOWN and numbers[admin.UNUSUAL :] == list(range(31 - admin.SHOWN + admin.UNUSUAL, 31))
     seen = found["recent"][-1]["seen"]
     assert seen["servers"] == ["a", "b"] and len(seen["queue"]) == len(seen["rate"]) == 2
 
@@ -317,6 +318,25 @@ def test_the_page_gets_all_in_one_go_and_then_only_what_is_new(port: Port) -> No
         answer = port.call("GET", "/status.json", query=query + b"&boot=" + found["boot"].encode())
         said(answer, 422, field)
     assert KEY not in json.dumps(found)
+
+
+def test_unusual_decisions_are_not_lost_among_the_usual_ones(port: Port) -> None:
+    router = port.service.groups["chat"].router
+    port.traffic(2)
+    router.override("random")
+    port.traffic(5)  # numbers 3 to 7
+    router.override(None)
+    port.traffic(100)
+    usual = [one.number for one in router.decisions() if one.why == "exploit"]
+    recent = port.get("/status.json")["recent"]
+    numbers, whys = [one["number"] for one in recent], [one["why"] for one in recent]
+    assert numbers == sorted(set(numbers)) and len(numbers) == admin.SHOWN
+    assert len([why for why in whys if why != "exploit"]) >= admin.UNUSUAL
+    assert numbers[-1] == 107 and set(numbers[admin.UNUSUAL :]) <= {*usual, *range(100, 108)}
+    for length in range(12):
+        few = admin._worth_a_look(router.decisions()[:length])
+        assert [one.number for one in few] == sorted({one.number for one in few})
+        assert len(few) == min(length, admin.SHOWN)
 
 
 def test_a_decision_that_is_forgotten_is_shown_without_what_was_seen(port: Port) -> None:

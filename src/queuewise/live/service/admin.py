@@ -48,8 +48,9 @@ log = logging.getLogger("queuewise.service")
 LARGEST_BODY = 64 << 10
 #: Slots of a backend at most: beyond that they are a slip of the hand.
 MOST_SLOTS = 1_000_000
-#: Decisions that ``GET /decisions`` gives unless told otherwise; new ones that the page gets at a time, with what was seen.
-DECISIONS, SHOWN = 50, 8
+#: Decisions that ``GET /decisions`` gives unless told otherwise; new ones that the page gets at a time, with what was seen; of
+#: these, unusual ones that are not among the newest.
+DECISIONS, SHOWN, UNUSUAL = 50, 8, 3
 
 #: Why a decision was made, in words.
 SAID = {
@@ -332,12 +333,10 @@ class _Admin:
         }
         found["history"] = history.since(group.name, since)
         found["recent"] = []
-        for one in group.router.decisions(SHOWN):
-            if one.number > decided:
-                found["recent"].append(self._decision(group, one) | {"seen": self._seen(group, one.number)})
-                await asyncio.sleep(
-                    0
-                )  # with many backends this takes a quarter of a millisecond, and requests are waiting
+        for one in _worth_a_look([one for one in group.router.decisions() if one.number > decided]):
+            found["recent"].append(self._decision(group, one) | {"seen": self._seen(group, one.number)})
+            # With many backends this takes a quarter of a millisecond, and requests are waiting.
+            await asyncio.sleep(0)
         return _Answer(found)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -605,6 +604,12 @@ def _shown(value: Any) -> str:
 def _said(why: str, instead: str | None) -> str:
     said = SAID.get(why, why)
     return said if instead is None else f"{said}; it would have taken {instead}"
+
+
+def _worth_a_look(decisions: list[Decision]) -> list[Decision]:
+    """At most SHOWN of them in order: the last ones that did not go by the estimates, up to UNUSUAL, and else the newest."""
+    unusual = [one for one in decisions[:-SHOWN] if one.why != "exploit"][-UNUSUAL:]
+    return [*unusual, *decisions[-(SHOWN - len(unusual)) :]]
 
 
 def _rate_of(one: dict[str, Any]) -> dict[str, Any]:
