@@ -19,6 +19,7 @@ import queuewise as qw
 from queuewise.dispatch import Policy, greedy, lased
 from queuewise.dispatch.policy import Outcome, Seen, Ticket, elapsed
 from queuewise.live import CircuitSettings, Ended, NoServerError, Router, Server, steps
+from queuewise.live.lanes import Lane
 from queuewise.live.router import REMEMBERED
 from tests.naive.live_router import NaiveServer, busy_time
 
@@ -848,6 +849,7 @@ def test_what_a_router_is_asked_is_checked() -> None:
         (lambda: live.watch("aa"), "server: there is no server 'aa'"),
         (lambda: live.route(avoid="a"), "avoid must be a list of servers"),
         (lambda: live.resize("a", 0), "slots must be a whole number of at least 1"),
+        (lambda: live.resize("a", 10**30), "slots must be at most 1,000,000"),
         (lambda: live.drain("x"), "server: there is no server 'x'"),
         (lambda: live.add("a"), "server: there is a server 'a' already"),
         (lambda: live.fail(ticket, "bored"), "kind must be one of 'error', 'refused', 'timeout'"),
@@ -921,6 +923,22 @@ def test_a_listener_that_fails_harms_nobody() -> None:
     live.listen(lambda ended: 1 / 0)
     with pytest.warns(RuntimeWarning, match="listen: .* raised ZeroDivisionError"):
         assert live.complete(live.route())
+
+
+def test_the_kill_switch_is_made_before_the_lock_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it compiles may take a second, in which requests are routed."""
+    live, _ = router()
+    begin = Lane.begin
+    held = []
+
+    def noting(lane: Lane, *arguments: Any) -> None:
+        held.append(live._lock.locked())
+        begin(lane, *arguments)
+
+    monkeypatch.setattr(Lane, "begin", noting)
+    live.override("round_robin")
+    assert held[0] is False
+    assert {live.route().why for _ in range(3)} == {"given"}
 
 
 def test_delays_are_what_is_ahead_over_the_rate() -> None:

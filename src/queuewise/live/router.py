@@ -44,6 +44,8 @@ CHORES = 1.0
 REMEMBERED = steps.REMEMBERED
 #: Of a snapshot.
 FORMAT = 1
+#: Of a server.
+MOST_SLOTS = 1_000_000
 
 #: What of `Fleet.learned` is knowledge, not the state of what is under way.
 _KNOWLEDGE = (
@@ -64,14 +66,14 @@ class NoServerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Server:
-    """slots : jobs that it serves at a time · rate : work per second of one slot, where it is known beforehand (stands for
-    `prior` completions, until it has some of its own)."""
+    """slots : jobs that it serves at a time, at most `MOST_SLOTS` · rate : work per second of one slot, where it is known
+    beforehand (stands for `prior` completions, until it has some of its own)."""
 
     slots: int = 1
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        require_count("slots", self.slots)
+        _check_slots(self.slots)
         if self.rate is not None:
             require_positive("rate", self.rate)
 
@@ -393,7 +395,7 @@ class Router:
 
     def resize(self, name: str, slots: int) -> None:
         """A server serves so many requests at a time from now on; what is known of a slot is kept."""
-        require_count("slots", slots)
+        _check_slots(slots)
         with self._lock:
             now = self._now()
             member = self._member(name)
@@ -431,12 +433,15 @@ class Router:
         goes on learning meanwhile."""
         if rule is not None:
             require_choice("rule", rule, PLAIN_RULES)
+        stand_in = []
+        if rule is not None:
+            options = {"ties": "random"} if rule == "jsq" else {}
+            stand_in = [Lane(make(rule, **options), self.seed, 0, self._compiled)]
+            if len(self._fleet.rows):  # compile it before the lock is taken: that may take a second
+                stand_in[0].begin(self._fleet, self._settings, np.ones(len(self._fleet.rows)))
         with self._lock:
             self._now()
-            self._stand_in = []
-            if rule is not None:
-                options = {"ties": "random"} if rule == "jsq" else {}
-                self._stand_in = [Lane(make(rule, **options), self.seed, 0, self._compiled)]
+            self._stand_in = stand_in
             self._rebuild()
 
     # --- what there is to see -----------------------------------------------------------------------------------------
@@ -955,6 +960,12 @@ def _as_server(name: Any, value: Any) -> Server:
     if not isinstance(found, Server):
         raise ValueError(f"server {name!r}: must be a Server or its number of slots, not {value!r}")
     return found
+
+
+def _check_slots(slots: Any) -> None:
+    require_count("slots", slots)
+    if slots > MOST_SLOTS:
+        raise ValueError(f"slots must be at most {MOST_SLOTS:,}, not {slots!r}")
 
 
 def _check_work(work: Any) -> None:

@@ -115,7 +115,7 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
         (
             "groups: {g: {backends: {a: {url: 'ftp://x', slots: 0, key: 5, slotz: 2}}}}",
             [
-                "groups.g.backends.a.slots: must be greater than or equal to 1, not 0",
+                "groups.g.backends.a.slots: must be at least 1, not 0",
                 "groups.g.backends.a.key: must be a valid string",
                 "groups.g.backends.a.slotz: there is no such setting; did you mean 'slots'?",
             ],

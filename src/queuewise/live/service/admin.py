@@ -34,11 +34,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..._version import VERSION
 from ...fields import nearest
-from ..router import PLAIN_RULES, REMEMBERED, Decision
+from ..router import MOST_SLOTS, PLAIN_RULES, REMEMBERED, Decision
 from .auth import authorized
 from .config import BackendConfig, Config, sentences
 from .errors import problem
-from .groups import Backend, Group
+from .groups import Group
 from .history import History
 from .service import Service
 
@@ -46,8 +46,6 @@ log = logging.getLogger("queuewise.service")
 
 #: Bytes of a request's body at most.
 LARGEST_BODY = 64 << 10
-#: Slots of a backend at most: beyond that they are a slip of the hand.
-MOST_SLOTS = 1_000_000
 #: Decisions that ``GET /decisions`` gives unless told otherwise; new ones that the page gets at a time, with what was seen; of
 #: these, unusual ones that are not among the newest.
 DECISIONS, SHOWN, UNUSUAL = 50, 8, 3
@@ -193,9 +191,7 @@ class _Admin:
         slots = _only(given, "slots")
         if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
             raise _Refused(422, f"slots: must be a whole number from 1 to {MOST_SLOTS}, not {_shown(slots)}", "slots")
-        group.router.resize(name, slots)
-        config = group.backends[name].config
-        group.backends[name] = Backend(name, config.model_copy(update={"slots": slots}))
+        group.resize(name, slots)
         self._log(request, f"{group.name}/{name} has {slots} slots now")
         return _Answer(self._one(group, name))
 
@@ -545,9 +541,6 @@ def _own_error(request: Request, error: Exception) -> Response:
 
 def _backend_config(group: str, name: str, given: dict[str, Any]) -> BackendConfig:
     """As in the file, with the same sentences, in which only the path to the backend is left out."""
-    slots = given.get("slots")
-    if isinstance(slots, int) and slots > MOST_SLOTS:
-        raise _Refused(422, f"slots: must be at most {MOST_SLOTS}, not {_shown(slots)}", "slots")
     try:
         config = Config.model_validate({"groups": {group: {"backends": {name: given}}}})
     except ValidationError as error:

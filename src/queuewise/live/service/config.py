@@ -37,7 +37,7 @@ from ...dispatch.policies import make
 from ...dispatch.policy import Policy
 from ...fields import nearest
 from ..circuit import CircuitSettings
-from ..router import Router, Server
+from ..router import MOST_SLOTS, Router, Server
 
 #: A file of settings is at most this many bytes.
 LARGEST_FILE = 4 * 1024 * 1024
@@ -141,7 +141,7 @@ class BackendConfig(Strict):
     the model, where that is another name."""
 
     url: str
-    slots: int = Field(default=1, ge=1)
+    slots: int = Field(default=1, ge=1, le=MOST_SLOTS)
     rate: float | None = Field(default=None, gt=0)
     key: SecretStr | None = None
     model: str | None = Field(default=None, min_length=1)
@@ -525,6 +525,7 @@ def sentences(error: ValidationError) -> list[str]:
             )
         else:
             said = one["msg"].replace("Input should be", "must be")
+            said = said.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
             secret = where[-1:] in (["key"], ["token"], ["admin_token"])
             given = "" if secret or isinstance(one["input"], dict | list) else f", not {one['input']!r}"
             found.append(f"{path}: {said[0].lower() + said[1:]}{given}")

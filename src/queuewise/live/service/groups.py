@@ -67,6 +67,12 @@ class Group:
         self.router.remove(label)
         del self.backends[label]
 
+    def resize(self, label: str, slots: int) -> None:
+        """A backend serves so many requests at a time from now on. Raises ValueError where there is none of this name."""
+        self.router.resize(label, slots)
+        config = self.backends[label].config
+        self.backends[label] = Backend(label, config.model_copy(update={"slots": slots}))
+
     def apply(self, config: GroupConfig) -> list[str]:
         """Take over new settings, keeping what was learned of the backends that stay; what changed, a sentence each.
 
