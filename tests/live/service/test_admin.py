@@ -163,7 +163,7 @@ def test_a_worker_is_added_used_resized_drained_resumed_reset_and_removed(port: 
         ({"group": "chat", "name": "<b>", "url": "http://h"}, 422, "name", "is no name"),
         ({"group": "chat", "name": "n", "url": "ftp://h"}, 422, "url", "http://host:port"),
         ({"group": "chat", "name": "n", "url": "http://user:word@h"}, 422, "url", "without user"),
-        ({"group": "chat", "name": "n", "url": "http://h", "slots": 0}, 422, "slots", "greater than or equal to 1"),
+        ({"group": "chat", "name": "n", "url": "http://h", "slots": 0}, 422, "slots", "at least 1"),
         ({"group": "chat", "name": "n", "url": "http://h", "slots": 10**30}, 422, "slots", "at most"),
         ({"group": "chat", "name": "n", "url": "http://h", "slots": "many"}, 422, "slots", "valid integer"),
         ({"group": "chat", "name": "n", "url": "http://h", "rate": -1}, 422, "rate", "greater than 0"),
