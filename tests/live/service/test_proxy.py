@@ -636,3 +636,41 @@ def test_an_answer_of_ours_is_an_answer() -> None:
             assert await response.read() == b"x"
 
     run(test())
+
+
+# --- reloads, while requests are under way ----------------------------------------------------------------------------
+
+
+def test_a_reload_that_changes_the_policy_does_not_disturb_what_runs() -> None:
+    """The group has another router then. What runs is released at the one that sent it: neither sent twice, nor lost."""
+
+    async def late_500(backend: Backend, heard: Any, send: Any) -> None:
+        await asyncio.sleep(0.2)
+        await answer(send, 500, b"late")
+
+    async def test() -> None:
+        half_life = 100
+        for act, end, body in (
+            (waits(0.2), "done", None),
+            (streams([b"data: 1\n\n"] * 4, gap=0.08), "done", b"data: 1\n\n" * 4),
+            (late_500, "error", b"late"),
+        ):
+            async with bed() as b:
+                b.do(act)
+                old = b.group.router
+                asking = asyncio.create_task(b.post("/v1/once", data=b"x"))
+                while not b.heard:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+                half_life += 1
+                config = b.proxy.service.config
+                group = config.groups["g"].model_copy(update={"half_life": half_life})
+                b.proxy.service.reload(config.model_copy(update={"groups": {"g": group}}))
+                assert b.group.router is not old
+                status, said, _ = await asking
+                assert status == (500 if end == "error" else 200) and (body is None or said == body)
+                assert b.heard == 1, "it was sent twice"
+                assert {end: 1} == {end: count for end, count in old.report()["outcomes"].items() if count}
+                assert b.group.router.report()["out"] == 0
+
+    run(test())

@@ -21,7 +21,7 @@ import aiohttp
 from multidict import CIMultiDict
 from starlette.responses import JSONResponse, Response
 
-from ..router import NoServerError
+from ..router import NoServerError, Router
 from ..tickets import Ticket
 from . import upstream
 from .auth import authorized
@@ -124,8 +124,8 @@ class _Exchange:
     """One request and its answer."""
 
     __slots__ = (
-        *("backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive", "request_id", "scope"),
-        *("send", "sending", "status", "ticket", "tries", "waited"),
+        *("backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive", "request_id", "router"),
+        *("scope", "send", "sending", "status", "ticket", "tries", "waited"),
     )
 
     def __init__(self, proxy: Proxy, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,6 +136,7 @@ class _Exchange:
         self.status = 499  # as long as nothing was said: the client has gone (nginx's number)
         self.tries = 0
         self.ticket: Ticket | None = None  # while it is out
+        self.router: Router | None = None  # that gave it: a reload may give the group another one
         self.sending = False  # while a piece goes to the client
         self.finished = False
         self.group: Group | None = None
@@ -296,7 +297,8 @@ class _Exchange:
         while True:
             decided = time.perf_counter()
             try:
-                ticket = group.router.route(asked.key, asked.work, avoid=tried)
+                router = group.router
+                ticket = router.route(asked.key, asked.work, avoid=tried)
             except NoServerError as error:
                 if tried:
                     break
@@ -307,9 +309,9 @@ class _Exchange:
             tried.append(ticket.server)
             backend = group.backends.get(ticket.server)
             if backend is None:  # removed in this instant
-                group.router.cancel(ticket)
+                router.cancel(ticket)
                 continue
-            self.ticket = ticket
+            self.router, self.ticket = router, ticket
             answer, said, untouched = await self._try(group, backend, asked, deadline)
             if self.first_byte is not None:
                 return
@@ -366,20 +368,20 @@ class _Exchange:
                 return None, "", False
             return answer, str(response.status), verdict.untouched
         except TimeoutError:
-            self._let_go(group, None if self.sending else "timeout")
+            self._let_go(None if self.sending else "timeout")
             if self.first_byte is not None:
                 raise
             return None, "timeout", False
         except asyncio.CancelledError:
             # The deadline, if it is ours: one that a client set is no measure of a backend.
             ours = asked.seconds >= self.proxy.service.config.timeouts.deadline
-            self._let_go(group, "timeout" if deadline.expired() and ours else None)
+            self._let_go("timeout" if deadline.expired() and ours else None)
             raise
         except aiohttp.ClientConnectorError:
-            self._let_go(group, "refused")
+            self._let_go("refused")
             return None, "refused", True
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._let_go(group, "error")
+            self._let_go("error")
             log.debug("backend %s: %s", backend.name, type(error).__name__)
             if self.first_byte is not None:
                 raise Gone from None  # the answer broke off: all that can be done is to break off, too
@@ -389,16 +391,17 @@ class _Exchange:
                 self.waited += time.perf_counter() - sent
             if response is not None:
                 response.close()  # nothing where it was read to its end
-            self._let_go(group, None)
+            self._let_go(None)
 
-    def _let_go(self, group: Group, failure: str | None) -> None:
+    def _let_go(self, failure: str | None) -> None:
         """Release the ticket, if it is out: as a failure, or as given up on."""
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
+            assert self.router is not None
             if failure is None:
-                group.router.cancel(ticket)
+                self.router.cancel(ticket)
             else:
-                group.router.fail(ticket, failure)
+                self.router.fail(ticket, failure)
 
     def _judged(self, group: Group, verdict: Verdict) -> None:
         """Tell the router what an answer means, which releases the ticket."""
@@ -407,13 +410,14 @@ class _Exchange:
             return
         if verdict.meaning == upstream.DONE:
             self.ticket = None
-            group.router.complete(ticket)
+            assert self.router is not None
+            self.router.complete(ticket)
         elif verdict.meaning == upstream.FAILED:
-            self._let_go(group, "error")
+            self._let_go("error")
         elif verdict.meaning == upstream.REFUSED and verdict.rest is None:
-            self._let_go(group, "refused")
+            self._let_go("refused")
         else:
-            self._let_go(group, None)
+            self._let_go(None)
             if verdict.rest is not None:
                 longest = self.proxy.service.config.timeouts.longest_rest
                 with contextlib.suppress(ValueError):  # it was removed since
