@@ -674,3 +674,30 @@ def test_a_reload_that_changes_the_policy_does_not_disturb_what_runs() -> None:
                 assert b.group.router.report()["out"] == 0
 
     run(test())
+
+
+# --- mistakes of our own ----------------------------------------------------------------------------------------------
+
+
+def test_a_mistake_of_ours_is_a_500_that_gives_nothing_away_and_keeps_no_ticket(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong(*_: Any, **__: Any) -> Any:
+        raise KeyError("secret of /etc/queuewise")
+
+    async def test() -> None:
+        async with bed(("a",)) as b:
+            with monkeypatch.context() as patch:
+                patch.setattr("queuewise.live.service.upstream.judge", wrong)
+                status, body, headers = await b.post(headers={"x-request-id": "r-7"})
+            error = error_of(body)
+            assert (status, error["type"], error["code"]) == (500, "server_error", "internal_error")
+            assert "secret" not in body.decode() and headers["x-request-id"] == "r-7"
+            assert "r-7" in caplog.text and "KeyError" in caplog.text
+            assert b.group.router.report()["out"] == 0 and b.outcomes() == {"cancelled": 1}
+            assert b.proxy.metrics.registry.get_sample_value(
+                "queuewise_requests_total", {"group": "g", "backend": "a", "model": "", "code_class": "5xx"}
+            )
+            assert (await b.post())[0] == 200
+
+    run(test())

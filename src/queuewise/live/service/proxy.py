@@ -159,19 +159,24 @@ class _Exchange:
                 task.cancel()
 
         try:
-            asked = await self._read()
-            watcher = asyncio.create_task(watch())
-            group = self.group
-            assert group is not None
-            async with asyncio.timeout(asked.seconds) as deadline:
-                await self._route(group, asked, deadline)
-        except Refusal as refusal:
-            await self._say(refusal.response, refusal.reason)
-        except TimeoutError:
-            if self.first_byte is None:
-                await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
-        except Gone:
-            pass
+            try:
+                asked = await self._read()
+                watcher = asyncio.create_task(watch())
+                group = self.group
+                assert group is not None
+                async with asyncio.timeout(asked.seconds) as deadline:
+                    await self._route(group, asked, deadline)
+            except Refusal as refusal:
+                await self._say(refusal.response, refusal.reason)
+            except TimeoutError:
+                if self.first_byte is None:
+                    await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
+            except Gone:
+                pass
+            except Exception:  # a mistake of ours: the log has it, the client a sentence that gives nothing away
+                log.exception("request %s failed by a mistake of the proxy", self.request_id)
+                if self.first_byte is None:
+                    await self._say(problem(500, "the proxy made a mistake", code="internal_error"))
         except asyncio.CancelledError:
             if not gone:
                 raise
