@@ -676,6 +676,71 @@ def test_a_reload_that_changes_the_policy_does_not_disturb_what_runs() -> None:
     run(test())
 
 
+# --- backends that say odd things -------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def saying(said: bytes) -> AsyncIterator[str]:
+    """A backend that answers every request with these bytes and hangs up; its URL."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(said)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+LENGTH = b"content-length: 2\r\n\r\nhi"
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "body", "end"),
+    [
+        (b"HTTP/1.1 304 Not Modified\r\netag: x\r\ncontent-length: 10\r\n\r\n", 304, b"", "done"),
+        (b"HTTP/1.1 204 No Content\r\ncontent-length: 10\r\n\r\n", 204, b"", "done"),
+        (b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\n" + LENGTH, 200, b"hi", "done"),
+        (b"HTTP/1.1 200 OK\r\nx-a: b\x01\x1bc\r\n" + LENGTH, 200, b"hi", "done"),
+        (b"HTTP/1.1 200 OK\r\nx-a: b\r\n c\r\n" + LENGTH, 200, b"hi", "done"),
+        (b"HTTP/1.1 200 OK\r\nx-queuewise-backend: forged\r\n" + LENGTH, 200, b"hi", "done"),
+        (b"HTTP/1.1 200 OK\r\nconnection: content-length\r\n" + LENGTH, 200, b"hi", "done"),
+        (b"HTTP/1.1 999 Odd\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 600 Odd\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 099 Odd\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nhi", 502, None, "error"),
+        (b"HTTP/1.1 200 OK\r\nx-a: b\rc: d\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n" + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x-a: b\r\n" * 5000 + LENGTH, 502, None, "error"),
+        (b"HTTP/1.1 200 OK\r\nx-a: " + b"b" * (1 << 17) + b"\r\n" + LENGTH, 502, None, "error"),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 502, None, "error"),
+        (b"", 502, None, "error"),
+    ],
+    ids=map(str, range(18)),
+)
+def test_backends_that_say_odd_things(
+    said: bytes, status: int, body: bytes | None, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with saying(said) as url, bed((), dead=("a",)) as b:
+            config = b.group.config.backends["a"].model_copy(update={"url": url})
+            b.group.apply(b.group.config.model_copy(update={"backends": {"a": config}}))
+            found, got, headers = await b.get("/v1/x")
+            assert found == status and headers.getall("x-queuewise-backend") == ["a"]
+            if body is None:
+                assert error_of(got)["code"] == "backend_broken"
+            else:
+                assert got == body
+            assert b.outcomes() == {end: 1} and b.group.router.report()["out"] == 0
+            assert not caplog.records
+
+    run(test())
+
+
 # --- mistakes of our own ----------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from .errors import problem
 from .groups import Backend, Group
 from .metrics import Metrics
 from .service import Service
-from .upstream import HOP_BY_HOP, Verdict
+from .upstream import HOP_BY_HOP, OWN, Verdict
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -43,7 +43,6 @@ log = logging.getLogger("queuewise.requests")
 SHORT = 1 << 18
 #: Work that a client may say a request is, in usual requests.
 LEAST_WORK, MOST_WORK = 1e-3, 1e6
-_OWN = b"x-queuewise-"
 _LONGEST_ID = 256
 
 
@@ -204,7 +203,7 @@ class _Exchange:
             text = _decoded(value)
             if name == b"authorization":
                 authorization = text
-            elif name.startswith(_OWN):
+            elif name.startswith(OWN):
                 ours[name] = text
             elif name == b"x-request-id":
                 if 0 < len(text) <= _LONGEST_ID and text.isprintable():

@@ -21,6 +21,10 @@ HOP_BY_HOP = frozenset(
         *(b"trailer", b"transfer-encoding", b"upgrade"),
     )
 )
+#: How headers between a client and this proxy begin.
+OWN = b"x-queuewise-"
+#: Control characters in a header's value become spaces, as RFC 9110, section 5.5, has it for the worst of them.
+_VISIBLE = bytes(32 if (code < 32 and code != 9) or code == 127 else code for code in range(256))
 #: Seconds that an idle connection to a backend is kept: less than the five after which common servers close theirs, since a
 #: request sent into a closing connection fails by nobody's fault.
 KEEP_ALIVE = 4.0
@@ -58,18 +62,32 @@ async def send(
     headers: CIMultiDict[str],
     body: bytes,
 ) -> aiohttp.ClientResponse:
-    """Send a request and wait for the head of the answer. Raises aiohttp.ClientError where there is none."""
+    """Send a request and wait for the head of the answer. Raises aiohttp.ClientError where there is none: a switch of protocols
+    that nobody asked for is none, and neither is a status that there is not."""
     data = io.BytesIO(body) if len(body) > _IN_PIECES else body or None
-    return await session.request(method, url, headers=headers, data=data, allow_redirects=False, timeout=timeout)
+    response = await session.request(method, url, headers=headers, data=data, allow_redirects=False, timeout=timeout)
+    if not 200 <= response.status <= 599:
+        response.close()
+        raise aiohttp.ClientError(f"status {response.status} is no answer")
+    return response
 
 
 def headers_back(response: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
-    """Of an answer, for the client: all but those of the connection."""
+    """Of an answer, for the client: all but those of the connection, and those that only this proxy may say. An answer that
+    never has a body keeps no length of one either: what is sent is checked against it."""
+    bare = response.status in (204, 304)
     raw = [(name.lower(), value) for name, value in response.raw_headers]
     named = {
         one.strip().lower() for name, value in raw if name == b"connection" for one in value.split(b",")
     }  # RFC 9110, section 7.6.1: the headers that it names are the connection's, too
-    return [(name, value) for name, value in raw if name not in HOP_BY_HOP and name not in named]
+    return [
+        (name, value.translate(_VISIBLE))
+        for name, value in raw
+        if name not in HOP_BY_HOP
+        and name not in named
+        and not name.startswith(OWN)
+        and not (bare and name == b"content-length")
+    ]
 
 
 class Verdict(NamedTuple):
