@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -229,6 +230,10 @@ def test_a_backend_has_its_own_key_and_name_of_the_model() -> None:
             (heard,) = b.backends["a"].heard
             assert heard.header("authorization") == "Bearer sk-own"
             assert json.loads(heard.body) == {**sent, "model": "up/stream"}
+            half = b'{"model": "m", "messages": ["\\ud83d"], "x": NaN}'  # half a character, as clients make by cutting texts
+            status, _, _ = await b.post(data=half, headers=JSON)
+            assert status == 200 and b"\\ud83d" in b.backends["a"].heard[1].body
+            assert b.outcomes() == {"done": 2}
 
     run(test())
 
@@ -261,6 +266,32 @@ def test_a_backend_that_cannot_be_reached_is_passed_by() -> None:
                 assert status == 200 and headers["x-queuewise-backend"] == "a"
             assert b.outcomes("gone")["refused"] >= 1
             assert b.group.router.estimates()["gone"]["state"] == "open" or b.outcomes("gone")["refused"] < 5
+
+    run(test())
+
+
+def test_a_backend_that_takes_no_connection_in_time_is_passed_by() -> None:
+    """A full queue of connections: what is sent to it gets no answer, as from a machine that is off."""
+
+    async def test() -> None:
+        with contextlib.ExitStack() as stack:
+            full = stack.enter_context(socket.socket())
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for _ in range(3):
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(full.getsockname())
+            async with bed(("b",), dead=("a",), settings="timeouts: {connect: 0.2}") as b:
+                url = f"http://127.0.0.1:{full.getsockname()[1]}"
+                configs = {**b.group.config.backends}
+                configs["a"] = configs["a"].model_copy(update={"url": url, "rate": 1000.0})
+                configs["b"] = configs["b"].model_copy(update={"rate": 1.0})
+                b.group.apply(b.group.config.model_copy(update={"backends": configs}))
+                for _ in range(3):
+                    status, _, headers = await b.post("/v1/files", data=b"once only")
+                    assert status == 200 and headers["x-queuewise-backend"] == "b"
+                assert set(b.outcomes("a")) == {"refused"}
 
     run(test())
 
@@ -554,10 +585,12 @@ def test_classes_of_requests() -> None:
 
 
 def test_paths_that_lead_out_of_v1_are_refused() -> None:
+    more = ("/v1/x%5c..%5c..%5cadmin", "/v1/x\\..\\..\\admin", "/v1/..;/admin", "/v1/x/..%3Ba=b/..;/admin")
+
     async def test() -> None:
         async with bed(("a",)) as b:
             host, port = b.url.removeprefix("http://").split(":")
-            for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v1/x/%2E%2e/y", "/v1/./x", "/v1/..%5cadmin"):
+            for path in ("/v1/../admin", "/v1/%2e%2e/admin", "/v1/x/%2E%2e/y", "/v1/./x", "/v1/..%5cadmin", *more):
                 reader, writer = await asyncio.open_connection(host, int(port))
                 writer.write(f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
                 said = await reader.read()
@@ -565,7 +598,24 @@ def test_paths_that_lead_out_of_v1_are_refused() -> None:
                 writer.close()
                 await writer.wait_closed()
             assert b.heard == 0
-            assert (await b.get("/v1/a..b/.hidden"))[0] == 200
+            for path in ("/v1/a..b/.hidden", "/v1/files/a.b;v=1", "/v1/...", "/v1/x;..y"):
+                assert (await b.get(path))[0] == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
+def test_methods_that_would_show_a_backends_key_or_open_a_tunnel_are_not_passed_on(method: str) -> None:
+    async def test() -> None:
+        async with bed(("a",), backend={"a": "key: sk-own"}) as b:
+            host, port = b.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"{method} /v1/x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+            said = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            assert said.startswith(b"HTTP/1.1 405") and error_of(said.partition(b"\r\n\r\n")[2])
+            assert b.heard == 0
 
     run(test())
 
@@ -672,6 +722,27 @@ def test_a_reload_that_changes_the_policy_does_not_disturb_what_runs() -> None:
                 assert b.heard == 1, "it was sent twice"
                 assert {end: 1} == {end: count for end, count in old.report()["outcomes"].items() if count}
                 assert b.group.router.report()["out"] == 0
+
+    run(test())
+
+
+def test_a_reload_that_changes_the_classes_does_not_disturb_a_second_try() -> None:
+    async def late(backend: Backend, heard: Any, send: Any) -> None:
+        await asyncio.sleep(0.2)
+        await answer(send, 500, b"late")
+
+    async def test() -> None:
+        for before, after in (("classes: [x, y]", ()), ("", ("x", "y")), ("classes: [x, y]", ("z",))):
+            async with bed(group=before) as b:
+                b.do(late)
+                asking = asyncio.create_task(b.post())
+                while not b.heard:
+                    await asyncio.sleep(0.01)
+                config = b.proxy.service.config
+                group = config.groups["g"].model_copy(update={"classes": after})
+                b.proxy.service.reload(config.model_copy(update={"groups": {"g": group}}))
+                status, said, headers = await asking
+                assert (status, said, headers["x-queuewise-attempts"]) == (500, b"late", "2")
 
     run(test())
 

@@ -44,6 +44,8 @@ SHORT = 1 << 18
 #: Work that a client may say a request is, in usual requests.
 LEAST_WORK, MOST_WORK = 1e-3, 1e6
 _LONGEST_ID = 256
+#: CONNECT is about a connection, and what TRACE shows is the request as the backend got it: with its key.
+_NOT_FOR_PROXIES = ("CONNECT", "TRACE")
 
 
 class Refusal(Exception):
@@ -220,6 +222,8 @@ class _Exchange:
             raise Refusal(problem(401, "a bearer token is needed", code="invalid_api_key", headers=hint))
         raw = scope.get("raw_path") or scope["path"].encode()
         path = raw.decode("latin-1")
+        if scope["method"] in _NOT_FOR_PROXIES:
+            raise Refusal(problem(405, f"{scope['method']} is not passed on", code="method_not_allowed"))
         if _climbs(scope["path"]):
             raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
         body = await self._body()
@@ -302,7 +306,10 @@ class _Exchange:
             decided = time.perf_counter()
             try:
                 router = group.router
-                ticket = router.route(asked.key, asked.work, avoid=tried)
+                key = (
+                    asked.key if asked.key in group.classes else _class_of(group, None)
+                )  # a reload may have changed them
+                ticket = router.route(key, asked.work, avoid=tried)
             except NoServerError as error:
                 if tried:
                     break
@@ -340,7 +347,8 @@ class _Exchange:
             headers["authorization"] = authorization
         body = asked.body
         if backend.config.model is not None and asked.payload is not None and asked.model is not None:
-            body = json.dumps({**asked.payload, "model": backend.config.model}, ensure_ascii=False).encode()
+            # Escaped throughout, since JSON may have half characters, which no encoding has.
+            body = json.dumps({**asked.payload, "model": backend.config.model}).encode()
         response: aiohttp.ClientResponse | None = None
         answer: Answer | None = None
         sent = time.perf_counter()
@@ -371,6 +379,9 @@ class _Exchange:
                 await self._whole(answer)
                 return None, "", False
             return answer, str(response.status), verdict.untouched
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            self._let_go("refused")
+            return None, "refused", True
         except TimeoutError:
             self._let_go(None if self.sending else "timeout")
             if self.first_byte is not None:
@@ -381,9 +392,6 @@ class _Exchange:
             ours = asked.seconds >= self.proxy.service.config.timeouts.deadline
             self._let_go("timeout" if deadline.expired() and ours else None)
             raise
-        except aiohttp.ClientConnectorError:
-            self._let_go("refused")
-            return None, "refused", True
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._let_go("error")
             log.debug("backend %s: %s", backend.name, type(error).__name__)
@@ -526,7 +534,10 @@ def _decoded(value: bytes) -> str:
 
 def _climbs(path: str) -> bool:
     """Whether a path, unescaped, has steps that lead out of /v1/ on a server that follows them."""
-    return "/." in path and any(step in (".", "..") for step in path.replace("\\", "/").split("/"))
+    if "." not in path:
+        return False
+    steps = path.replace("\\", "/").split("/")
+    return any(step.partition(";")[0] in (".", "..") for step in steps)  # some servers take ..; for ..
 
 
 def _model_of(body: bytes, strict: bool) -> tuple[dict[str, Any] | None, str | None]:

@@ -38,8 +38,8 @@ DONE, FAILED, REFUSED, NEITHER = "done", "error", "refused", "neither"
 
 
 def timeout(timeouts: TimeoutsConfig) -> aiohttp.ClientTimeout:
-    """How long a connection may take to be there; all other limits are the proxy's."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect)
+    """How long a connection may take to be there, the look-up of its name included; all other limits are the proxy's."""
+    return aiohttp.ClientTimeout(total=None, connect=timeouts.connect)
 
 
 def new_session() -> aiohttp.ClientSession:
