@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +123,53 @@ def test_a_full_disk_is_said_once_and_keeps_the_old_file(tmp_path: Path, caplog:
         assert state.save(service.groups) and state.trouble is None
         assert "can be written again" in caplog.text
     state.close()
+
+
+def test_whatever_a_flipped_bit_makes_of_the_file_it_is_moved_aside(tmp_path: Path) -> None:
+    """Every bit of a member's head in turn: names of compressions that there are not, encryption, heads that are no heads."""
+    path = tmp_path / "learned"
+    state = State(path)
+    state.save(taught().groups)
+    state.close()
+    whole = path.read_bytes()
+    central = whole.index(b"PK\x01\x02")
+    aside = 0
+    for at in (*range(4, 14), *range(central + 4, central + 14), *range(len(whole) - 22, len(whole), 3)):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << bit
+            path.write_bytes(flipped)
+            State(path).close()
+            for one in tmp_path.glob("learned.damaged-*"):
+                one.unlink()
+                aside += 1
+    assert aside > 20
+
+
+def test_saves_at_the_same_time_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that ends while its slow disk still takes the save before."""
+    real = os.fsync
+
+    def slow(handle: int) -> None:
+        time.sleep(0.1)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    service, state = taught(), State(tmp_path / "learned")
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda _: state.save(service.groups), range(3))) == [True] * 3
+    assert state.failures == 0
+    state.close()
+
+
+def test_a_folder_that_cannot_be_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path, sentence in (
+        ("file/learned", "state: there can be no folder .*file"),
+        ("file/deep/learned", "state: there can be no folder .*deep"),
+        ("folder", r"folder cannot be read \(Is a directory\)"),
+    ):
+        with pytest.raises(StoreError, match=sentence) as found:
+            State(tmp_path / path)
+        assert found.value.status == "failed"

@@ -10,8 +10,8 @@ import io
 import json
 import logging
 import os
+import threading
 import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,18 @@ class State:
 
     failures : times that it could not be written; the last one's sentence is in `trouble`, None while all is well.
 
-    Raises StoreError ("locked") where another process has it, ("newer") where a later version wrote it.
+    Raises StoreError ("locked") where another process has it, ("newer") where a later version wrote it, ("failed") where the
+    file or its folder cannot be had.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError("failed", f"state: there can be no folder {path.parent} ({error.strerror})") from None
         self._lock = Lock(path)
+        self._writing = threading.Lock()
         self.failures, self.saved_at = 0, 0.0
         self.trouble: str | None = None
         try:
@@ -65,7 +70,16 @@ class State:
             return []
 
     def save(self, groups: Mapping[str, Group]) -> bool:
-        """Write what is known now; whether that went well. A full disk stops no routing: it is said once, and tried again."""
+        """Write what is known now; whether that went well. A full disk stops no routing: it is said once, and tried again. Any
+        thread; the last save of a process waits for the one before, where a disk is slow."""
+        with self._writing:
+            return self._save(groups)
+
+    def close(self) -> None:
+        """Let others have the file."""
+        self._lock.forget()
+
+    def _save(self, groups: Mapping[str, Group]) -> bool:
         about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "saved": time.time(), "groups": {}}
         arrays: dict[str, NDArray[Any]] = {}
         for number, (name, group) in enumerate(groups.items()):
@@ -92,10 +106,6 @@ class State:
         self.trouble, self.saved_at = None, time.time()
         return True
 
-    def close(self) -> None:
-        """Let others have the file."""
-        self._lock.forget()
-
     def _read(self) -> dict[str, tuple[dict[str, NDArray[Any]], dict[str, Any]]]:
         try:
             content = self.path.read_bytes()
@@ -108,7 +118,9 @@ class State:
                 arrays = {name: found[name] for name in found.files}
             about = json.loads(arrays.pop(_ABOUT).tobytes())
             groups, newer = about["groups"], about["format"] > FORMAT
-        except (ValueError, KeyError, TypeError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        except (
+            Exception
+        ) as error:  # a flipped bit may ask for a password, a compression that there is not, or all memory
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             os.replace(self.path, aside)
             log.error("state: %s cannot be read (%s); moved to %s, learning anew", self.path, error, aside.name)
