@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import time
 from typing import Any
 
@@ -133,3 +135,147 @@ def test_an_answer_is_not_timed() -> None:
             return (await talk(url, [LAST + b"1234567890"]))[0]
 
     assert asyncio.run(run()).startswith(b"HTTP/1.1 200")
+
+
+# --- clients that take their time, or too many connections ------------------------------------------------------------
+
+
+async def large(scope: Any, receive: Any, send: Any) -> None:
+    """32 MiB; how the sending went is noted in `sent`."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(512):
+        await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_client_that_does_not_take_its_answer_is_let_go_of(whole: bool) -> None:
+    """whole : the answer is complete, and lies in the buffer; else it goes on being sent."""
+    lost = asyncio.Event()
+
+    class Noted(limited(LIMITS)):  # type: ignore[misc]
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            lost.set()
+
+    async def at_once(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": bytes(32 << 20)})
+
+    async def test() -> None:
+        async with serving(at_once if whole else large, http=Noted) as url:
+            host, port = url.removeprefix("http://").split(":")
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect((host, int(port)))
+                client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                begin = time.perf_counter()
+                await asyncio.wait_for(lost.wait(), 3.0)
+                assert 0.4 < time.perf_counter() - begin < 1.5
+
+    asyncio.run(test())
+
+
+def test_a_client_that_takes_its_answer_slowly_gets_it() -> None:
+    async def test() -> None:
+        async with serving(large, http=limited(LIMITS)) as url:
+            host, port = url.removeprefix("http://").split(":")
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, (host, int(port)))
+            reader, writer = await asyncio.open_connection(sock=client, limit=1 << 16)
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            got = 0
+            begin = time.perf_counter()
+            while piece := await reader.read(1 << 17):
+                got += len(piece)
+                if time.perf_counter() - begin < 1.2:  # longer than `body_seconds`
+                    await asyncio.sleep(0.02)
+            writer.close()
+            assert got > 32 << 20
+
+    asyncio.run(test())
+
+
+def test_one_connection_too_many_is_told_so_and_the_process_still_lives() -> None:
+    async def test() -> None:
+        limits = LimitsConfig(connections=2, head_seconds=5.0)
+        async with serving(app, http=limited(limits)) as url:
+            host, port = url.removeprefix("http://").split(":")
+            idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+            found, _ = await talk(url, [LAST + b"1234567890"])
+            assert found.startswith(b"HTTP/1.1 503") and b'"code":"too_many_connections"' in found
+            found, _ = await talk(url, [LAST.replace(b"POST /x", b"POST /livez") + b"1234567890"])
+            assert found.startswith(b"HTTP/1.1 200")
+            idle[0][1].close()
+            await asyncio.sleep(0.05)
+            found, _ = await talk(url, [LAST + b"1234567890"])
+            assert found.startswith(b"HTTP/1.1 200")
+            idle[1][1].close()
+
+    asyncio.run(test())
+
+
+def test_the_limits_speak_as_all_other_errors_do() -> None:
+    for pieces, status in (([b"POST", 1.0], 408), ([b"GET /" + b"y" * 3000], 431), ([b"nonsense\r\n\r\n"], 400)):
+        found, _ = said(pieces)  # type: ignore[arg-type]
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status) and b"content-type: application/json" in head
+        assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+
+
+# --- what uvicorn leaves out ------------------------------------------------------------------------------------------
+
+
+def test_a_request_that_offers_another_protocol_keeps_its_body(caplog: pytest.LogCaptureFixture) -> None:
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAA\r\n"
+    offering = HEAD.replace(b"host: x\r\n", b"host: x\r\n" + offer)
+    chunked = offering.replace(b"content-length: 10", b"transfer-encoding: chunked") + b"4\r\n1234\r\n0\r\n\r\n"
+    last = LAST + b"1234567890"
+    for pieces, bodies in (
+        ([offering + b"1234567890", 0.1, last], [b"10", b"10"]),
+        ([offering[:30], 0.02, offering[30:], 0.02, b"12345", 0.02, b"67890" + last], [b"10", b"10"]),
+        ([offering + b"1234567890" + offering + b"1234567890" + last], [b"10", b"10", b"10"]),
+        ([chunked + last], [b"4", b"10"]),
+        ([offering.replace(b"h2c", b"websocket") + b"1234567890" + last], [b"10", b"10"]),
+    ):
+        found, _ = said(pieces)  # type: ignore[arg-type]
+        answers = found.split(b"HTTP/1.1 200 OK")[1:]
+        assert [one.rpartition(b"\r\n\r\n")[2] for one in answers] == bodies, found
+    assert not caplog.records
+
+
+def test_nobody_gets_a_tunnel() -> None:
+    found, _ = said([b"CONNECT /x HTTP/1.1\r\nhost: x\r\n\r\nanything"])
+    assert found.startswith(b"HTTP/1.1 405") and found.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize(("version", "chunked"), [(b"1.0", False), (b"1.1", True)])
+def test_a_client_of_an_old_protocol_gets_no_chunks(version: bytes, chunked: bool) -> None:
+    async def pieces(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in (b"one", b"two"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def test() -> bytes:
+        async with serving(pieces, http=limited(LIMITS)) as url:
+            return (await talk(url, [b"GET / HTTP/" + version + b"\r\nconnection: close\r\n\r\n"]))[0]
+
+    found = asyncio.run(test())
+    assert (b"transfer-encoding" in found) is chunked
+    assert chunked or found.endswith(b"\r\n\r\nonetwo")
+
+
+def test_a_body_that_waits_for_the_answer_before_it_is_not_too_slow() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.7)
+        await app(scope, receive, send)
+
+    async def test() -> bytes:
+        async with serving(slow, http=limited(LIMITS)) as url:
+            return (await talk(url, [HEAD + b"1234567890" + LAST, 0.8, b"1234567890"]))[0]
+
+    assert asyncio.run(test()).count(b"HTTP/1.1 200") == 2

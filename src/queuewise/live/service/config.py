@@ -269,8 +269,8 @@ class TimeoutsConfig(Strict):
 
 
 class LimitsConfig(Strict):
-    """body, head : bytes of a request · head_seconds, body_seconds : until they have come · connections : at a time ·
-    keep_alive : seconds that an idle connection stays open."""
+    """body, head : bytes of a request · head_seconds, body_seconds : until they have come, and the latter for how long a client
+    may take nothing of its answer · connections : at a time · keep_alive : seconds that an idle connection stays open."""
 
     body: Size = 16 << 20
     head: Size = 64 << 10

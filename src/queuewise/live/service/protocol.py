@@ -1,6 +1,9 @@
 """What clients may take time and room for: uvicorn's HTTP protocol with limits on how long and how large a request's head is,
-and on how long its body takes to come. uvicorn has none, so a client that sends a byte a minute would hold its connection for
-as long as it likes.
+on how long its body takes to come, and on how long an answer is left lying. uvicorn has none, so a client that sends or takes
+a byte a minute would hold its connection for as long as it likes.
+
+Two things that uvicorn leaves out are put right, too: a request that offers to change to another protocol keeps its body
+(Java's client offers HTTP/2 with every one), and a client of HTTP/1.0 gets no chunks.
 """
 
 from __future__ import annotations
@@ -8,11 +11,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from .config import LimitsConfig
+from .errors import problem
 
 _IDLE, _HEAD, _BODY = range(3)
+#: What is answered even where there are too many connections: a supervisor must not end a process for being in demand.
+_ALWAYS = b"/livez"
 
 
 def limited(limits: LimitsConfig) -> type[HttpToolsProtocol]:
@@ -28,9 +35,13 @@ class _Limited(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.limit_concurrency = None  # ours is said in JSON, and not to who asks whether the process lives
         self._awaited, self._head_bytes, self._too_large = _HEAD, 0, False
         self._timer: asyncio.TimerHandle | None = None
         self._timed = _IDLE
+        self._stuck: asyncio.TimerHandle | None = None
+        self._left = 0
+        self._offers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -38,11 +49,24 @@ class _Limited(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._taken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         before = self._awaited
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except httptools.HttpParserUpgrade as offer:
+                if self.parser.get_method() == b"CONNECT":
+                    self._refuse(405, "Method Not Allowed")
+                    return
+                data = self._declined() + data[offer.args[0] :]
+            except httptools.HttpParserError:
+                self._refuse(400, "Bad Request")
+                return
         if (
             self._awaited == _HEAD
         ):  # it spans pieces; what ended before it in its first piece counts too, which is little
@@ -61,17 +85,71 @@ class _Limited(HttpToolsProtocol):
         self._awaited, self._head_bytes = _BODY, 0
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         self._too_large = size > self.limits.head
-        if not self._too_large:
-            super().on_headers_complete()
+        self._offers = bool(self.parser.should_upgrade())
+        if self._too_large or self._offers:
+            return
+        full = len(self.connections) > self.limits.connections and not self.url.startswith(_ALWAYS)
+        self.app = _full if full else self.config.loaded_app
+        super().on_headers_complete()
+        if self.scope["http_version"] != "1.1":
+            self.cycle.__class__ = _Unchunked
 
     def on_body(self, body: bytes) -> None:
         if not self._too_large:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._offers:
+            return
         self._awaited = _IDLE
         if not self._too_large:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._await_taken()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # the last answer is lying there still
+        else:
+            super().timeout_keep_alive_handler()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_taken()
+
+    def resume_writing(self) -> None:
+        if not self.transport.is_closing():
+            self._taken()
+        super().resume_writing()
+
+    def _declined(self) -> bytes:
+        """The head of a request without its offer of another protocol, for a new parser: the old one takes what follows for
+        that protocol's. An offer that nobody takes up is to be overlooked (RFC 9110, section 7.8)."""
+        line = b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        lines = [line, *(name + b": " + value for name, value in self.headers if name != b"upgrade"), b"", b""]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        return b"\r\n".join(lines)
+
+    def _await_taken(self) -> None:
+        """Let go of a client that takes nothing for as long as its own body might take."""
+        self._taken()
+        self._left = self.transport.get_write_buffer_size()
+        self._stuck = self.loop.call_later(self.limits.body_seconds, self._look)
+
+    def _look(self) -> None:
+        if self.transport.get_write_buffer_size() < self._left:
+            self._await_taken()
+        else:
+            self.transport.abort()
+
+    def _taken(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _watch(self) -> None:
         self._unwatch()
@@ -87,7 +165,10 @@ class _Limited(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        self._refuse(408, "Request Timeout")
+        if self.flow.read_paused:  # it is we who wait: for the answer to the request before
+            self._watch()
+        else:
+            self._refuse(408, "Request Timeout")
 
     def _refuse(self, status: int, phrase: str) -> None:
         """Close the connection; say why where nothing was said yet."""
@@ -96,7 +177,30 @@ class _Limited(HttpToolsProtocol):
             return
         answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not answering:
-            text = phrase.encode()
-            head = b"HTTP/1.1 %d %s\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            self.transport.write(head % (status, text, len(text)) + text)
+            said = problem(status, phrase.lower(), headers={"connection": "close"})
+            lines = [b"HTTP/1.1 %d %s" % (status, phrase.encode()), *(b"%s: %s" % one for one in said.raw_headers)]
+            self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + bytes(said.body))
         self.transport.close()
+        self._await_taken()
+
+
+class _Unchunked(RequestResponseCycle):
+    """An answer to HTTP/1.0, which knows no chunks: where its length is not known it ends with the connection."""
+
+    _ends_with_connection = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            if not any(name.lower() == b"content-length" for name, _ in message.get("headers", ())):
+                self.chunked_encoding, self._ends_with_connection = False, True
+        elif self._ends_with_connection:
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)
+
+
+async def _full(scope: Any, receive: Any, send: Any) -> None:
+    """What a request gets for which there is one connection too many."""
+    headers = {"retry-after": "1", "connection": "close"}
+    await problem(503, "there are too many connections", code="too_many_connections", headers=headers)(
+        scope, receive, send
+    )
