@@ -566,8 +566,8 @@ class Router:
     # --- to disk and back ---------------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Everything learned: named arrays, and a JSON-able dict. What is under way is not in it, nor are shadow mode and
-        decisions."""
+        """Everything learned, and what was set meanwhile (who is drained or rests, which plain rule decides): named arrays, and
+        a JSON-able dict. What is under way is not in it, nor are shadow mode and decisions."""
         with self._lock:
             now = self._now()
             members = list(self._members.values())
@@ -597,6 +597,8 @@ class Router:
                     for member in members
                 ],
                 "usable": [self._name(int(row)) for row in self._fleet.rows],
+                "rests": {member.name: member.rests_until - now for member in members if member.rests_until > now},
+                "override": self._stand_in[0].policy.rule if self._stand_in else None,
                 "counts": dict(self._counts),
                 "number": self._number,
             }
@@ -620,6 +622,7 @@ class Router:
         shape = (len(_KNOWLEDGE), len(self._lanes), len(known))
         if arrays["learned"].shape != shape:
             raise ValueError(f"snapshot: its array 'learned' must be of shape {shape}, not {arrays['learned'].shape}")
+        self.override(kept.get("override"))
         with self._lock:
             now = self._now()
             found = []
@@ -633,6 +636,8 @@ class Router:
                 self._fleet.servers[steps.EXPLORED, member.row] = arrays["explored"][at]
                 member.counts = Counter(server["counts"])
                 member.draining = bool(server["draining"])
+                if member.name in kept.get("rests", {}):
+                    member.rests_until = now + float(kept["rests"][member.name])
                 if member.circuit is not None and server["circuit"] is not None:
                     member.circuit.restore(server["circuit"], now)
             self._fleet.lanes[:] = arrays["lanes"]

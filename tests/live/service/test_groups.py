@@ -85,6 +85,18 @@ def test_a_new_policy_is_told_what_was_known() -> None:
     assert [ended.end for ended in heard] == ["done", "done"]
 
 
+def test_what_was_set_meanwhile_outlives_a_new_router() -> None:
+    one = group("backends: {a: 'http://a', b: 'http://b', c: 'http://c'}")
+    one.router.override("round_robin")
+    one.router.rest("a", 30.0)
+    one.router.drain("b")
+    one.apply(
+        parse("groups: {g: {half_life: 60, backends: {a: 'http://a', b: 'http://b', c: 'http://c'}}}").groups["g"]
+    )
+    assert one.router.report()["override"] == "round_robin"
+    assert [one["state"] for one in one.router.estimates().values()] == ["resting", "draining", "up"]
+
+
 def test_new_classes_learn_anew_and_say_so() -> None:
     one = group("backends: {a: 'http://a'}")
     said = one.apply(parse("groups: {g: {classes: [x, y], backends: {a: 'http://a'}}}").groups["g"])

@@ -206,6 +206,7 @@ def test_killed_under_load_it_goes_on_where_it_was(tmp_path: Path, started: list
     async def test() -> None:
         async with backends("a", "b") as (_, urls):
             settings = {"state": "learned", "save_seconds": 0.2, **groups(urls)}
+            file = tmp_path / "learned"
             learned = 0
             for _ in range(3):
                 one = Process(tmp_path, settings)
@@ -213,14 +214,46 @@ def test_killed_under_load_it_goes_on_where_it_was(tmp_path: Path, started: list
                 await asyncio.to_thread(one.start)
                 assert sum(one.completions().values()) >= learned
                 load = asyncio.create_task(endless(one.url))
-                await asyncio.sleep(1.0)
-                learned = sum(one.completions().values()) // 2  # saved at least so long ago
+                await until(lambda one=one, least=learned: sum(one.completions().values()) > least + 20)
+                learned = sum(one.completions().values())
+                for _ in range(2):  # a save may have begun before that; the next one has not
+                    before = file.stat().st_mtime_ns if file.exists() else 0
+                    await until(lambda before=before: file.exists() and file.stat().st_mtime_ns != before)
                 one.signal(signal.SIGKILL)
                 load.cancel()
                 await asyncio.gather(load, return_exceptions=True)
                 assert await asyncio.to_thread(one.ends) == -signal.SIGKILL
             assert learned > 0
             assert not list(tmp_path.glob("*damaged*"))
+            assert len(list(tmp_path.glob("*.new"))) <= 1
+
+    asyncio.run(test())
+
+
+def test_what_a_reload_may_not_change_stays(tmp_path: Path, started: list[Process]) -> None:
+    """A port stays where it is, so it keeps its token too; and a plain rule goes on deciding."""
+
+    async def test() -> None:
+        async with backends("a", "b") as (_, urls):
+            one = Process(tmp_path, {"token": "t0ken", **groups(urls)})
+            started.append(one)
+            await asyncio.to_thread(one.start)
+            one.write({"listen": "127.0.0.1:1", "limits": {"body": 10}, **groups(urls)})
+            one.signal(signal.SIGHUP)
+            await until(lambda: "listen, limits can only change by a restart" in one.said())
+            assert await posts(one.url, 1) == [200]  # on a loopback address it may do without
+            one.write({"listen": f"0.0.0.0:{one.port}", "token": "t0ken", **groups(urls)})
+            one.signal(signal.SIGHUP)
+            await until(lambda: one.said().count("reload: done") == 2)
+            assert await posts(one.url, 1) == [401]
+            async with aiohttp.ClientSession(timeout=QUICK) as client:
+                order = {"group": "g", "rule": "round_robin"}
+                async with client.post(one.admin_url + "/override", json=order) as answer:
+                    assert answer.status == 200
+            one.write({**groups(urls, half_life=5.0)})
+            one.signal(signal.SIGHUP)
+            await until(lambda: one.said().count("reload: done") == 3)
+            assert one.get("/report", admin=True)[1]["groups"]["g"]["override"] == "round_robin"
 
     asyncio.run(test())
 

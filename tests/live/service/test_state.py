@@ -52,6 +52,30 @@ def test_it_comes_back(tmp_path: Path) -> None:
     state.close()
 
 
+def test_a_group_that_is_away_is_not_forgotten(tmp_path: Path) -> None:
+    service = taught()
+    state = State(tmp_path / "learned")
+    gone = service.groups.pop("y")
+    state.keep(gone)
+    assert state.save(service.groups)
+    state.close()
+    state = State(tmp_path / "learned")
+    assert state.save({})
+    state.close()
+    anew = Service(parse(TEXT))
+    state = State(tmp_path / "learned")
+    assert [state.restore(group) for group in anew.groups.values()] == [["a", "b"], ["c"]]
+    state.close()
+
+
+def test_a_link_to_it_is_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "learned")
+    state = State(tmp_path / "learned")
+    with pytest.raises(StoreError, match="in use"):
+        State(tmp_path / "link")
+    state.close()
+
+
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     state = State(tmp_path / "learned")
     with pytest.raises(StoreError, match="learned is in use by this process already; one process at a time") as found:

@@ -10,7 +10,6 @@ import math
 import signal
 import socket
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,6 @@ class Running:
         self._proxy: Proxy | None = None
         self._servers: list[_Server] = []
         self._stop: asyncio.Event | None = None
-        self._saved = time.monotonic()
         try:
             self._sockets = [_bind("listen", config.listen)]
             if config.admin is not None:
@@ -102,13 +100,15 @@ class Running:
                     asyncio.create_task(server.serve([s]))
                     for server, s in zip(self._servers, self._sockets, strict=True)
                 ]
-                while not all(server.started for server in self._servers):
+                while not all(server.started for server in self._servers) and not any(task.done() for task in tasks):
                     await asyncio.sleep(0.005)
                 self.ready.set()
-                chores = asyncio.create_task(self._chores())
-                try:
-                    await self._stop.wait()
+                chores = [asyncio.create_task(_again_and_again(*chore)) for chore in self._chores()]
+                stopped = asyncio.create_task(self._stop.wait())
+                try:  # a port that is lost ends the service: whoever started it can start it anew
+                    await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
+                    stopped.cancel()
                     await self._end(tasks, chores)
 
     def stop(self) -> None:
@@ -133,9 +133,15 @@ class Running:
             log.warning("reload: the settings came from no file")
             return
         try:
-            config = await asyncio.to_thread(_read_and_compile, path)
-            kept = [field for field in _FIXED if getattr(config, field) != getattr(self.service.config, field)]
-            before = set(self.service.groups)
+            wanted = await asyncio.to_thread(_read_and_compile, path)
+            old = self.service.config
+            fixed = {field: getattr(old, field) for field in _FIXED}
+            kept = [field for field in _FIXED if getattr(wanted, field) != fixed[field]]
+            config = wanted.model_copy(update=fixed)
+            mistakes = config.mistakes()  # what was fine with other addresses may not be with these
+            if mistakes:
+                raise ConfigError(str(path), mistakes)
+            before = dict(self.service.groups)
             said = self.service.reload(config)
         except (ConfigError, ValueError) as error:
             self.metrics.reload(False)
@@ -144,8 +150,12 @@ class Running:
             log.error("reload: nothing was changed")
             return
         if self.state is not None:
-            for name in set(self.service.groups) - before:
-                self._recall(self.service.groups[name])
+            for name, group in self.service.groups.items():
+                if name not in before:
+                    self._recall(group)
+            for name, group in before.items():
+                if name not in self.service.groups:
+                    self.state.keep(group)
         if self._proxy is not None:
             self._proxy.settle()
         logs.hide(config)
@@ -205,41 +215,44 @@ class Running:
             part_rows=record.part_rows,
         )
 
-    async def _chores(self) -> None:
-        """Once a second: history, expired tickets, saving, recording."""
-        while True:
-            await asyncio.sleep(TICK)
-            try:
-                self.history.tick()
-                if self.state is not None and time.monotonic() - self._saved >= self.service.config.save_seconds:
-                    self._saved = time.monotonic()
-                    await self._save()
-                if self.recorder is not None and self.recorder.due():
-                    await asyncio.to_thread(self.recorder.flush)
-            except Exception:  # a chore that fails must not end the others, nor the service
-                log.exception("a chore failed")
+    def _chores(self) -> list[tuple[Callable[[], float], Callable[[], Awaitable[None]]]]:
+        """(seconds between, what to do): each goes its own way, so that a disk that hangs holds up nothing else."""
+
+        async def tick() -> None:
+            self.history.tick()
+
+        return [
+            (lambda: TICK, tick),
+            (lambda: self.service.config.save_seconds, self._save),
+            (lambda: TICK, self._record),
+        ]
 
     async def _save(self) -> None:
-        assert self.state is not None
-        if not await asyncio.to_thread(self.state.save, dict(self.service.groups)):
+        if self.state is not None and not await asyncio.to_thread(self.state.save, dict(self.service.groups)):
             self.metrics.save_failed()
 
-    async def _end(self, tasks: list[asyncio.Task[None]], chores: asyncio.Task[None]) -> None:
+    async def _record(self, *, whole: bool = False) -> None:
+        if self.recorder is not None and (whole or self.recorder.due()):
+            await asyncio.to_thread(self.recorder.flush)
+
+    async def _end(self, tasks: list[asyncio.Task[None]], chores: list[asyncio.Task[None]]) -> None:
         timeouts = self.service.config.timeouts
         self.service.stopping = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeouts.notice):
                 await self._hurry.wait()
         log.info("stopping: finishing what runs, for at most %g s", timeouts.grace)
+        self.service.closing = True
         for server in self._servers:
             server.should_exit = True
-        await asyncio.gather(*tasks, return_exceptions=True)
-        chores.cancel()
-        await asyncio.gather(chores, return_exceptions=True)
-        if self.state is not None:
-            await self._save()
-        if self.recorder is not None:
-            await asyncio.to_thread(self.recorder.flush)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for chore in chores:
+            chore.cancel()
+        await asyncio.gather(*chores, return_exceptions=True)
+        kept = await asyncio.gather(self._save(), self._record(whole=True), return_exceptions=True)
+        for error in (*ended, *kept):
+            if isinstance(error, Exception):
+                log.error("while stopping: %s", error, exc_info=error)
         log.info("stopped")
 
     def _reload_soon(self) -> None:
@@ -253,13 +266,27 @@ class Running:
         handlers: dict[int, Callable[[], None]] = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop}
         if hasattr(signal, "SIGHUP"):
             handlers[signal.SIGHUP] = self._reload_soon
-        for number, handler in handlers.items():
-            loop.add_signal_handler(number, handler)
+        try:
+            for number, handler in handlers.items():
+                loop.add_signal_handler(number, handler)
+        except NotImplementedError:  # Windows
+            for number, handler in handlers.items():
+                signal.signal(number, lambda *_, handler=handler: loop.call_soon_threadsafe(handler))
+            handlers = {}
         try:
             yield
         finally:
             for number in handlers:
                 loop.remove_signal_handler(number)
+
+
+async def _again_and_again(seconds: Callable[[], float], chore: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds())
+        try:
+            await chore()
+        except Exception:  # a chore that fails must not end itself for ever, nor the service
+            log.exception("a chore failed")
 
 
 class _Server(uvicorn.Server):
@@ -280,7 +307,6 @@ def _server(app: Any, limits: Any, grace: float) -> _Server:
         access_log=False,
         server_header=False,
         date_header=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=limits.keep_alive,
         timeout_graceful_shutdown=math.ceil(grace),
     )

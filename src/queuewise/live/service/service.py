@@ -15,7 +15,7 @@ log = logging.getLogger("queuewise.service")
 
 class Service:
     """config : its settings · path : the file they came from, if they did · groups : name → :class:`.groups.Group` · stopping :
-    whether it takes no new work because it is about to end.
+    whether it is about to end, so that nobody should send it more · closing : whether it takes no more.
 
     The parts that only look on (metrics, history, recording) are told of every decision that is over: `listeners`.
     """
@@ -23,7 +23,7 @@ class Service:
     def __init__(self, config: Config, path: Path | None = None, listeners: tuple[Listener, ...] = ()) -> None:
         self.config, self.path = config, path
         self.listeners = listeners
-        self.stopping = False
+        self.stopping = self.closing = False
         self.started = time.time()
         self._clock_to_wall = time.time() - time.monotonic()
         self.groups = {name: Group(name, one, (self._ended,)) for name, one in config.groups.items()}

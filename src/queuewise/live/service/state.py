@@ -42,7 +42,7 @@ class State:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path = path.resolve()  # one lock, whatever link leads here
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -69,6 +69,10 @@ class State:
             log.warning("group %s learns anew: %s", group.name, error)
             return []
 
+    def keep(self, group: Group) -> None:
+        """A group is gone for now: remember what it knew, in the file too."""
+        self._kept[group.name] = group.router.snapshot()
+
     def save(self, groups: Mapping[str, Group]) -> bool:
         """Write what is known now; whether that went well. A full disk stops no routing: it is said once, and tried again. Any
         thread; the last save of a process waits for the one before, where a disk is slow."""
@@ -82,12 +86,12 @@ class State:
     def _save(self, groups: Mapping[str, Group]) -> bool:
         about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "saved": time.time(), "groups": {}}
         arrays: dict[str, NDArray[Any]] = {}
-        for number, (name, group) in enumerate(groups.items()):
-            learned, kept = group.router.snapshot()
+        known = self._kept | {name: group.router.snapshot() for name, group in groups.items()}
+        for number, (name, (learned, kept)) in enumerate(known.items()):
             about["groups"][name] = kept
             arrays |= {f"{number}/{field}": array for field, array in learned.items()}
         arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        temporary = self.path.with_name(f"{self.path.name}.new")  # always the same: a kill leaves one, not one each
         try:
             with temporary.open("wb") as handle:
                 np.savez(handle, **arrays)  # type: ignore[arg-type]
