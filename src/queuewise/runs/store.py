@@ -31,6 +31,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import files
+
 Columns = dict[str, NDArray[Any]]
 
 #: Settings that identify nothing: what made the runs, and the system in words.
@@ -296,21 +298,9 @@ class Store:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file beside its place with ``write(file)``, flush it to the disk, and move it into place.
-
-    Raises ValueError where that is not possible; what was there before is untouched then.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    """See :func:`..files.write_atomically`. Raises ValueError where the disk does not take it."""
     try:
-        try:
-            with open(temporary, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        files.write_atomically(path, write)
     except OSError as error:
         raise ValueError(f"folder: cannot write to {path.parent} ({_why(error)})") from error
 

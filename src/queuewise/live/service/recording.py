@@ -29,13 +29,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._version import VERSION
 from ...fields import require_count, require_positive
+from ...files import write_atomically
 from ..router import Ended, Router
 
 #: Of the files; a newer one than the reader knows is refused.
@@ -272,25 +273,20 @@ class Recorder:
             "groups": self._said_of(rows, settings),
         }
         table = table.replace_schema_metadata({METADATA: json.dumps(said).encode()})
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            with open(temporary, "wb") as file:
-                pq.write_table(
-                    table,
-                    file,
-                    compression="zstd",
-                    use_dictionary=list(TEXTS),
-                    column_encoding=dict.fromkeys(("number", "issued", "ended"), "DELTA_BINARY_PACKED"),
-                    write_page_checksum=True,
-                )
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _flush_folder(self.folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+
+        def write(file: IO[bytes]) -> None:
+            pq.write_table(
+                table,
+                file,
+                compression="zstd",
+                use_dictionary=list(TEXTS),
+                column_encoding=dict.fromkeys(("number", "issued", "ended"), "DELTA_BINARY_PACKED"),
+                write_page_checksum=True,
+            )
+
+        write_atomically(
+            path, write, f".{path.name}.tmp"
+        )  # a name that only this process has, since it is in the part's
         self._part = number
 
     def _nanoseconds(self, now: float) -> int:
@@ -330,13 +326,3 @@ def as_table(rows: Sequence[tuple[str, Ended]], shift: int) -> Any:
         "instead": texts(ended.instead for _, ended in rows),
     }
     return pa.table({name: columns[name] for name in COLUMNS})
-
-
-def _flush_folder(folder: Path) -> None:
-    """So that a new name in it survives a power cut; some file systems know no such thing."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
