@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import math
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -86,6 +88,10 @@ class Answer(NamedTuple):
     verdict: Verdict
 
 
+#: Why no connection can be made, by no fault of the backend's: files, memory or ports are used up here.
+_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+#: Seconds between two complaints about that.
+_COMPLAIN = 10.0
 #: What is told a client where no backend has answered: what went wrong → status, sentence.
 _UNANSWERED = {
     "refused": (502, "the backend cannot be reached"),
@@ -100,6 +106,7 @@ class Proxy:
     def __init__(self, service: Service, session: aiohttp.ClientSession, metrics: Metrics) -> None:
         self.service, self.session, self.metrics = service, session, metrics
         self.budget = RetryBudget(service.config.retries, time.monotonic)
+        self._complained = -math.inf
         self.settle()
 
     def settle(self) -> None:
@@ -113,6 +120,15 @@ class Proxy:
         self._timeout = upstream.timeout(self.service.config.timeouts)
         self._token = None if token is None else token.get_secret_value()
 
+    def exhausted(self, error: OSError) -> Refusal:
+        """What a client gets where this machine has no connection left to give."""
+        now = time.monotonic()
+        if now - self._complained >= _COMPLAIN:
+            self._complained = now
+            log.error("no connection to a backend can be made here: %s", os.strerror(error.errno or 0))
+        sentence = "no connection to a backend can be made now"
+        return Refusal(problem(503, sentence, code="exhausted", headers=_retry_after(1.0)))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(self, scope, receive, send)
         try:
@@ -125,15 +141,16 @@ class _Exchange:
     """One request and its answer."""
 
     __slots__ = (
-        *("backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive", "request_id", "router"),
-        *("scope", "send", "sending", "status", "ticket", "tries", "waited"),
+        *("answered", "backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive"),
+        *("request_id", "router", "scope", "send", "sending", "status", "ticket", "tries", "waited"),
     )
 
     def __init__(self, proxy: Proxy, scope: Scope, receive: Receive, send: Send) -> None:
         self.proxy, self.scope, self.receive, self.send = proxy, scope, receive, send
         self.begun = time.perf_counter()
         self.waited = 0.0  # of that, for backends
-        self.first_byte: float | None = None
+        self.answered: float | None = None  # when the head of the answer went to the client
+        self.first_byte: float | None = None  # and the first of its body
         self.status = 499  # as long as nothing was said: the client has gone (nginx's number)
         self.tries = 0
         self.ticket: Ticket | None = None  # while it is out
@@ -170,13 +187,13 @@ class _Exchange:
             except Refusal as refusal:
                 await self._say(refusal.response, refusal.reason)
             except TimeoutError:
-                if self.first_byte is None:
+                if self.answered is None:
                     await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
             except Gone:
                 pass
             except Exception:  # a mistake of ours: the log has it, the client a sentence that gives nothing away
                 log.exception("request %s failed by a mistake of the proxy", self.request_id)
-                if self.first_byte is None:
+                if self.answered is None:
                     await self._say(problem(500, "the proxy made a mistake", code="internal_error"))
         except asyncio.CancelledError:
             if not gone:
@@ -229,9 +246,11 @@ class _Exchange:
         body = await self._body()
         payload = None
         method = scope["method"]
-        kind = (content_type or "json").lower()
+        kind = (content_type or "").partition(";")[0].strip().lower()
         if self.proxy._reads_models and body and not encoded and not kind.startswith("multipart/"):
-            payload, self.model = _model_of(body, strict="json" in kind)
+            payload, self.model = _model_of(body, strict=kind == "application/json" or kind.endswith("+json"))
+        if self.model is None:  # forms, and requests without a body, have no other way to say
+            self.model = ours.get(b"x-queuewise-model")
         if self.proxy._reads_models and method == "GET" and (path == "/v1/models" or path.startswith("/v1/models/")):
             raise Refusal(self._models(scope["path"]))
         group = service.group_of(self.model)
@@ -299,22 +318,25 @@ class _Exchange:
         retries, metrics = self.proxy.service.config.retries, self.proxy.metrics
         repeatable = asked.method in ("GET", "HEAD", "OPTIONS") or asked.path in retries.repeat
         tried: list[str] = []
-        answer: Answer | None = None
-        said = ""
-        self.proxy.budget.request()
+        last: tuple[Answer, str] | None = None  # the last answer that there was, and whose
+        said = "refused"
+        budget = self.proxy.budget
+        budget.request()
         while True:
             decided = time.perf_counter()
             try:
                 router = group.router
-                key = (
-                    asked.key if asked.key in group.classes else _class_of(group, None)
-                )  # a reload may have changed them
+                # A reload may have changed the classes.
+                key = asked.key if asked.key in group.classes else _class_of(group, None)
                 ticket = router.route(key, asked.work, avoid=tried)
             except NoServerError as error:
                 if tried:
+                    budget.give_back()
                     break
                 raise self._nobody(error) from None
             metrics.decision(time.perf_counter() - decided)
+            if tried:
+                metrics.retry(said)
             self.tries += 1
             self.backend = ticket.server
             tried.append(ticket.server)
@@ -324,16 +346,18 @@ class _Exchange:
                 continue
             self.router, self.ticket = router, ticket
             answer, said, untouched = await self._try(group, backend, asked, deadline)
-            if self.first_byte is not None:
+            if self.answered is not None:
                 return
+            if answer is not None:
+                last = answer, ticket.server
             if not (untouched or repeatable) or len(tried) >= retries.tries:
                 break
-            if len(tried) >= len(group.backends) or not self.proxy.budget.spend():
+            if len(tried) >= len(group.backends) or not budget.spend():
                 break
-            metrics.retry(said)
-        if answer is None:
+        if last is None:
             status, sentence = _UNANSWERED[said]
             raise Refusal(problem(status, sentence, code=f"backend_{said}"))
+        answer, self.backend = last
         await self._whole(answer)
 
     async def _try(
@@ -367,7 +391,9 @@ class _Exchange:
                 failed = verdict.meaning in (upstream.FAILED, upstream.REFUSED)
                 length = response.content_length
                 short = length <= SHORT if length is not None else failed
-                content = await _at_most(response, SHORT) if short else b""
+                content = b""
+                if short:
+                    content, short = await _at_most(response, SHORT)
             self.waited += time.perf_counter() - sent
             answer = Answer(response.status, upstream.headers_back(response), content, verdict)
             if not short:
@@ -379,12 +405,15 @@ class _Exchange:
                 await self._whole(answer)
                 return None, "", False
             return answer, str(response.status), verdict.untouched
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            if getattr(error, "errno", None) in _OURS:
+                self._let_go(None)
+                raise self.proxy.exhausted(error) from None
             self._let_go("refused")
             return None, "refused", True
         except TimeoutError:
             self._let_go(None if self.sending else "timeout")
-            if self.first_byte is not None:
+            if self.answered is not None:
                 raise
             return None, "timeout", False
         except asyncio.CancelledError:
@@ -395,7 +424,7 @@ class _Exchange:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._let_go("error")
             log.debug("backend %s: %s", backend.name, type(error).__name__)
-            if self.first_byte is not None:
+            if self.answered is not None:
                 raise Gone from None  # the answer broke off: all that can be done is to break off, too
             return None, "broken", False
         finally:
@@ -450,18 +479,25 @@ class _Exchange:
     # --- back to the client -------------------------------------------------------------------------------------------
 
     async def _stream(self, group: Group, answer: Answer, response: aiohttp.ClientResponse) -> None:
-        """Pass an answer on as it comes."""
+        """Pass an answer on as it comes; its first pieces may have been read already."""
         idle = self.proxy.service.config.timeouts.idle
         loop = asyncio.get_running_loop()
         await self._head(answer.status, answer.headers)
         async with asyncio.timeout(idle) as silence:
+            if answer.body:
+                await self._piece(answer.body)
             async for piece in response.content.iter_any():
-                self.sending = True
-                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
-                self.sending = False
+                await self._piece(piece)
                 silence.reschedule(loop.time() + idle)
             self._judged(group, answer.verdict)
             await self._end(b"")
+
+    async def _piece(self, piece: bytes) -> None:
+        if self.first_byte is None:
+            self.first_byte = time.perf_counter()
+        self.sending = True
+        await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+        self.sending = False
 
     async def _whole(self, answer: Answer) -> None:
         await self._head(answer.status, answer.headers)
@@ -469,12 +505,14 @@ class _Exchange:
 
     async def _end(self, body: bytes) -> None:
         self.finished = True
+        if self.first_byte is None:
+            self.first_byte = time.perf_counter()
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _head(self, status: int, headers: RawHeaders) -> None:
         self.status = status
-        self.first_byte = time.perf_counter()
-        spent = self.first_byte - self.begun - self.waited
+        self.answered = time.perf_counter()
+        spent = self.answered - self.begun - self.waited
         names = {name for name, _ in headers}
         own = [
             (b"x-queuewise-attempts", b"%d" % self.tries),
@@ -505,7 +543,7 @@ class _Exchange:
             code=self.status,
             duration=duration,
             first_byte=None if self.first_byte is None else self.first_byte - self.begun,
-            overhead=(self.first_byte or now) - self.begun - self.waited,
+            overhead=(self.answered or now) - self.begun - self.waited,
             attempts=self.tries,
         )
         if service.config.log.requests:
@@ -587,15 +625,15 @@ def _retry_after(seconds: float) -> dict[str, str]:
     return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
-async def _at_most(response: aiohttp.ClientResponse, size: int) -> bytes:
-    """A body, or its first `size` bytes."""
+async def _at_most(response: aiohttp.ClientResponse, size: int) -> tuple[bytes, bool]:
+    """(a body, or the first of it; whether that is all): reading ends once there are more than `size` bytes."""
     if response.content_length is not None:
-        return await response.read()
+        return await response.read(), True
     pieces: list[bytes] = []
-    left = size
+    got = 0
     async for piece in response.content.iter_any():
-        pieces.append(piece[:left])
-        left -= len(pieces[-1])
-        if left <= 0:
-            break
-    return b"".join(pieces)
+        pieces.append(piece)
+        got += len(piece)
+        if got > size:
+            return b"".join(pieces), False
+    return b"".join(pieces), True
