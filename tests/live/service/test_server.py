@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -360,3 +361,22 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
             f"queuewise: {command}: needs yaml, which is not installed; pip install 'queuewise[serve]' brings all it "
             "needs\n"
         )
+
+
+def test_it_takes_as_many_files_as_its_connections_need(caplog: pytest.LogCaptureFixture) -> None:
+    from queuewise.live.service.config import LimitsConfig
+    from queuewise.live.service.server import _want_files
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+        _want_files(LimitsConfig(connections=100))
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (328, before[1]) and not caplog.records
+        _want_files(LimitsConfig(connections=10))  # more than that is nobody's harm
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (328, before[1])
+        if before[1] != resource.RLIM_INFINITY:
+            _want_files(LimitsConfig(connections=before[1]))
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+            assert f"but only {before[1]} may be" in caplog.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

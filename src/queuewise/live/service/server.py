@@ -18,7 +18,7 @@ import uvicorn
 from starlette.routing import Router as Routes
 
 from . import admin, decisions, health, logs, metrics
-from .config import Address, Config, ConfigError, read
+from .config import Address, Config, ConfigError, LimitsConfig, read
 from .errors import problem
 from .groups import Group
 from .history import History
@@ -34,6 +34,8 @@ log = logging.getLogger("queuewise.service")
 
 #: Seconds between a look whether something is to be done.
 TICK = 1.0
+#: Open files beside connections: logs, what is kept on disk, libraries.
+_OTHER_FILES = 128
 #: Settings that a reload cannot change, since they are bound to sockets and files.
 _FIXED = ("listen", "admin", "state", "record", "limits", "log")
 
@@ -352,10 +354,32 @@ def _settle_down(service: Service) -> None:
     gc.freeze()
 
 
+def _want_files(limits: LimitsConfig) -> None:
+    """Be allowed as many open files as there may be connections to clients and to backends, where the system lets us: by
+    default a process gets 1024, whatever it is for."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    wanted = 2 * limits.connections + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        soft = allowed
+    if soft < wanted:
+        log.warning(
+            "limits.connections: %d take up to %d open files, but only %d may be", limits.connections, wanted, soft
+        )
+
+
 def serve(config: Config, path: Path | None = None) -> None:
     """Run the service until it is told to end, by a signal. Raises as :class:`Running` does."""
     logs.setup(config.log)
     logs.hide(config)
+    _want_files(config.limits)
     # An answer that broke off at the backend is broken off here: on purpose, so no error.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.getMessage())
 
