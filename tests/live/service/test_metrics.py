@@ -270,15 +270,15 @@ def test_that_requests_are_counted_where_they_belong() -> None:
         for code in (2, 4, 5):
             labels = {"group": group, "backend": backend, "code_class": f"{code}xx"}
             _check_histogram(
-                *(found, "queuewise_request_duration_seconds", labels, metrics.LONG),
+                *(found, "queuewise_request_duration_seconds", labels, metrics.DURATIONS),
                 [one[4] for one in mine if one[3] // 100 == code],
             )
         labels = {"group": group, "backend": backend}
         firsts = [one[5] for one in mine if one[5] is not None]
-        _check_histogram(found, "queuewise_time_to_first_byte_seconds", labels, metrics.LONG, firsts)
+        _check_histogram(found, "queuewise_time_to_first_byte_seconds", labels, metrics.DURATIONS, firsts)
     for group in ("chat", "rest"):
         spent = [one[6] for one in kept if one[0] == group]
-        _check_histogram(found, "queuewise_router_overhead_seconds", {"group": group}, metrics.SHORT, spent)
+        _check_histogram(found, "queuewise_router_overhead_seconds", {"group": group}, metrics.OVERHEADS, spent)
         assert value(found, "queuewise_attempts_total", group=group) == len(spent)
 
 

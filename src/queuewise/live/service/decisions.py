@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any, NamedTuple
 
@@ -27,19 +26,16 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..router import NoServerError, Router
 from ..tickets import Ticket
-from . import openapi, wire
+from . import bodies, openapi, wire
 from .auth import authorized
-from .errors import problem
+from .errors import Refusal, problem, retry_after, unauthorized
 from .groups import Group
 from .metrics import Metrics
 from .service import Service
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 #: Bytes of a request's body.
 LARGEST = 64 << 10
@@ -48,13 +44,6 @@ MOST_OUT, MOST_ENDED = 1 << 17, 1 << 16
 #: Seconds between looks at all tickets that are out.
 SWEEP = 10.0
 _JSON = (b"content-type", b"application/json")
-
-
-class Refusal(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response
 
 
 class _Out(NamedTuple):
@@ -111,7 +100,7 @@ class Decisions:
         except NoServerError as error:
             if error.retry_after is not None:
                 raise self._turned_away(group, "resting", error.retry_after, str(error)) from None
-            raise Refusal(problem(503, str(error), code="no_backend", headers=_retry_after(1.0))) from None
+            raise Refusal(problem(503, str(error), code="no_backend", headers=retry_after(1.0))) from None
         if self.metrics is not None:
             self.metrics.decision(time.perf_counter() - begun)
         return self._give(group, ticket, asked)
@@ -193,7 +182,7 @@ class Decisions:
     def _admit(self, group: Group, key: str | None) -> str | None:
         """The class of a new request. Refuses where nothing new is taken, and a class that there is not."""
         if self.service.stopping:
-            raise Refusal(problem(503, "the service is about to stop", code="stopping", headers=_retry_after(1.0)))
+            raise Refusal(problem(503, "the service is about to stop", code="stopping", headers=retry_after(1.0)))
         if key is None:
             key = group.classes[0] if group.classes else None
         elif key not in group.classes:
@@ -209,13 +198,13 @@ class Decisions:
     def _turned_away(self, group: Group, reason: str, seconds: float, sentence: str) -> Refusal:
         if self.metrics is not None:
             self.metrics.shed(group.name, reason)
-        return Refusal(problem(429, sentence, code="overloaded", headers=_retry_after(seconds)))
+        return Refusal(problem(429, sentence, code="overloaded", headers=retry_after(seconds)))
 
     def _give(self, group: Group, ticket: Ticket, asked: wire.RouteRequest | wire.WatchRequest) -> dict[str, Any]:
         router, backend = group.router, group.backends.get(ticket.server)
         if backend is None:  # removed in this instant
             router.cancel(ticket)
-            raise Refusal(problem(503, "no usable server", code="no_backend", headers=_retry_after(1.0)))
+            raise Refusal(problem(503, "no usable server", code="no_backend", headers=retry_after(1.0)))
         name = secrets.token_urlsafe(16)
         said = {
             "ticket": name,
@@ -282,10 +271,6 @@ class Decisions:
                 self._expired.note(name, "expired")
 
 
-def _retry_after(seconds: float) -> dict[str, str]:
-    return {"retry-after": str(max(1, math.ceil(seconds)))}
-
-
 class _Post:
     """An ASGI app for one path of the API. It is one itself, without the framework's request object: that takes as long as all
     the rest here."""
@@ -310,8 +295,7 @@ class _Post:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         token = self._service.config.token
         if token is not None and not authorized(scope["headers"], token.get_secret_value()):
-            headers = {"www-authenticate": 'Bearer realm="queuewise"'}
-            raise Refusal(problem(401, "a bearer token is needed", code="invalid_api_key", headers=headers))
+            raise Refusal(unauthorized())
         if scope["method"] != "POST":
             sentence = f"must be POST, not {scope['method']}"
             raise Refusal(problem(405, sentence, code="method_not_allowed", headers={"allow": "POST"}))
@@ -321,18 +305,7 @@ class _Post:
         if kind != b"application/json":
             sentence = "content-type: must be application/json"
             raise Refusal(problem(415, sentence, code="unsupported_media_type", headers={"accept": "application/json"}))
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            body += message.get("body", b"")
-            if len(body) > LARGEST:
-                sentence = f"the request is larger than {LARGEST} bytes"
-                headers = {"connection": "close"}
-                raise Refusal(problem(413, sentence, code="request_too_large", headers=headers))
-            if not message.get("more_body", False):
-                return bytes(body)
+        return await bodies.read(receive, LARGEST)
 
     def _checked(self, body: bytes) -> wire.Wire:
         try:

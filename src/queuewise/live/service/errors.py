@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from email.utils import formatdate
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 #: What `type` is for a status where nothing else is said.
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+class Refusal(Exception):
+    """A request that is answered with an error. reason : that :meth:`.metrics.Metrics.shed` counts, if one."""
+
+    def __init__(self, response: Response, reason: str = "") -> None:
+        self.response, self.reason = response, reason
 
 
 def problem(
@@ -24,3 +32,13 @@ def problem(
     kind = type_ or _TYPES.get(status) or ("invalid_request_error" if status < 500 else "server_error")
     body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
     return JSONResponse(body, status, {"date": formatdate(usegmt=True), **(headers or {})})
+
+
+def unauthorized(message: str = "a bearer token is needed", code: str = "invalid_api_key") -> JSONResponse:
+    """The answer to a request without the token that the settings ask for."""
+    return problem(401, message, code=code, headers={"www-authenticate": 'Bearer realm="queuewise"'})
+
+
+def retry_after(seconds: float) -> dict[str, str]:
+    """The header that says when to come back: in whole seconds, and never at once."""
+    return {"retry-after": str(max(1, math.ceil(seconds)))}

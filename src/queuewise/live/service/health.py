@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from .auth import authorized
-from .errors import problem
+from .errors import unauthorized
 from .service import Service
 
 _FRESH = {"cache-control": "no-store"}
@@ -53,7 +53,7 @@ def routes(service: Service, *, guarded: bool = True) -> list[Route]:
     async def ready(request: Request) -> Response:
         verbose = request.query_params.get("verbose", "no").lower() not in ("no", "0", "false")
         if verbose and guarded and not _may_know(service, request):
-            return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
+            return unauthorized()
         found = checks(service)
         ok = all(check.ok for check in found if check.needed)
         status = 200 if ok else 503

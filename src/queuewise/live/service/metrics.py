@@ -31,13 +31,13 @@ from ..circuit import CLOSED, HALF_OPEN, OPEN
 from ..router import Ended
 from ..tickets import ENDS, WORDS
 from .auth import authorized
-from .errors import problem
+from .errors import unauthorized
 from .service import Service
 
 #: Upper ends of buckets in seconds: of whole requests, of what the proxy adds to them, of a decision.
-LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-SHORT = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-TINY = (1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 0.01, 0.1)
+DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+OVERHEADS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+DECISIONS = (1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 0.01, 0.1)
 #: What `queuewise_backend_circuit_state` is.
 CIRCUITS = {CLOSED: 0, HALF_OPEN: 1, OPEN: 2}
 #: States of a backend, as :meth:`..router.Router.estimates` has them.
@@ -101,7 +101,7 @@ class Metrics(Collector):
         self._first_bytes: dict[Labels, _Histogram] = {}  # group, backend
         self._overheads: dict[str, _Histogram] = {}
         self._attempts: dict[str, int] = {}
-        self._decisions = _Histogram(TINY)
+        self._decisions = _Histogram(DECISIONS)
         self._samples: dict[tuple[str, str, str], int] = {}  # group, backend, outcome
         self._retries: dict[str, int] = {}
         self._shed: dict[tuple[str, str], int] = {}
@@ -148,7 +148,7 @@ class Metrics(Collector):
             if overhead is not None:
                 histogram = self._overheads.get(group)
                 if histogram is None:
-                    histogram = self._overheads[group] = _Histogram(SHORT)
+                    histogram = self._overheads[group] = _Histogram(OVERHEADS)
                 histogram.add(overhead)
             self._attempts[group] = self._attempts.get(group, 0) + attempts
 
@@ -202,8 +202,8 @@ class Metrics(Collector):
         """A place for labels that are seen for the first time; the lock is held."""
         self._prune()
         group, backend, _, code = key
-        duration = self._durations.setdefault((group, backend, f"{code}xx"), _Histogram(LONG))
-        first_byte = self._first_bytes.setdefault((group, backend), _Histogram(LONG))
+        duration = self._durations.setdefault((group, backend, f"{code}xx"), _Histogram(DURATIONS))
+        first_byte = self._first_bytes.setdefault((group, backend), _Histogram(DURATIONS))
         found = self._requests[key] = _Requests(duration, first_byte)
         return found
 
@@ -416,7 +416,7 @@ def _info(name: str, help_: str, values: dict[str, str]) -> Metric:
     return family
 
 
-class _Only:
+class _OneFamily:
     """A registry of one family."""
 
     def __init__(self, family: Metric) -> None:
@@ -439,7 +439,7 @@ async def exposition(metrics: Metrics, accept: str) -> tuple[bytes, str]:
     pieces = []
     end = b""
     for family in list(metrics.registry.collect()):
-        piece = encode(_Only(family))
+        piece = encode(_OneFamily(family))
         if piece.endswith(_END):
             piece, end = piece.removesuffix(_END), _END
         pieces.append(piece)
@@ -454,7 +454,7 @@ def route(metrics: Metrics, path: str = "/metrics", *, guarded: bool = False) ->
     async def read(request: Request) -> Response:
         token = metrics.service.config.token if guarded else None
         if token is not None and not authorized(request.headers, token.get_secret_value()):
-            return problem(401, "a bearer token is needed", headers={"www-authenticate": 'Bearer realm="queuewise"'})
+            return unauthorized()
         text, kind = await exposition(metrics, ",".join(request.headers.getlist("accept")))
         return Response(text, headers={"content-type": kind})
 
