@@ -45,6 +45,13 @@ def test_what_was_earned_fades() -> None:
     assert not budget.spend()
 
 
+def test_what_was_not_used_comes_back() -> None:
+    budget = RetryBudget(RetriesConfig(share=0.0, per_second=0.1), Clock())
+    assert budget.spend() and not budget.spend()
+    budget.give_back()
+    assert budget.spend() and not budget.spend()
+
+
 def test_none_at_all() -> None:
     budget = RetryBudget(RetriesConfig(share=0.0, per_second=0.0), Clock())
     budget.request()

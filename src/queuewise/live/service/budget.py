@@ -20,6 +20,7 @@ class RetryBudget:
     def __init__(self, settings: RetriesConfig, clock: Callable[[], float]) -> None:
         self.settings, self._clock = settings, clock
         self._earned, self._steady, self._at = 0.0, settings.per_second * WINDOW, clock()
+        self._of_earned = False
 
     def request(self) -> None:
         """A request has come."""
@@ -29,13 +30,21 @@ class RetryBudget:
     def spend(self) -> bool:
         """Take one retry, if there is one; whether there was."""
         self._catch_up()
-        if self._earned >= 1.0:
+        self._of_earned = self._earned >= 1.0
+        if self._of_earned:
             self._earned -= 1.0
         elif self._steady >= 1.0:
             self._steady -= 1.0
         else:
             return False
         return True
+
+    def give_back(self) -> None:
+        """The retry that was just taken was not made: there was nobody to ask."""
+        if self._of_earned:
+            self._earned += 1.0
+        else:
+            self._steady += 1.0
 
     @property
     def remaining(self) -> float:
