@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import jsonschema
@@ -11,7 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queuewise.live.service.config import ConfigError, of_options, parse, read, schema, summary
+from queuewise.live.circuit import CircuitSettings
+from queuewise.live.service.config import CircuitConfig, ConfigError, of_options, parse, read, schema, summary
 
 WHOLE = """
 listen: 0.0.0.0:8080
@@ -128,6 +130,12 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
             "groups: {g: {backends: {a: 'http://x', a: 'http://y'}}}",
             ["is no YAML: 'a' stands twice (line 1, column 40)"],
         ),
+        ("groups: {? [a, b] : 1}", ["is no YAML: found unhashable key (line 1, column 12)"]),
+        (f"{ONE}\nlog: {{format: ''}}", ["log.format: must be 'text' or 'json', not ''"]),
+        (
+            "groups: {g: {backends: {a: {url: 'http://x', model: ''}}}}",
+            ["groups.g.backends.a.model: must have at least 1 character, not ''"],
+        ),
         (
             "groups: {g: {backends: {'a/b': 'http://x'}}}",
             [
@@ -206,6 +214,47 @@ def test_whatever_stands_at_a_place_is_a_mistake_or_good(value: object) -> None:
             parse(text, environment={})
         except ConfigError as error:
             assert error.mistakes and all(len(sentence) > 5 for sentence in error.mistakes)
+
+
+MERGED = """
+groups:
+  g:
+    backends:
+      a: &a {url: "http://x", slots: 4, rate: 2.0}
+      b: &b {<<: *a, slots: 8, url: "http://y"}
+      c: {slots: 1, <<: *b, url: "http://z"}
+      d: {<<: [*a, *b], model: large}
+      e: {<<: *b}
+  h: &h {models: [m], backends: &few {a: "http://x", b: "http://x"}}
+  i: &i {models: [n], backends: &more {<<: *few, b: "http://y", c: "http://y"}}
+  j: {<<: *i, models: [o], backends: {<<: *more}}
+"""
+
+
+def test_merge_keys_are_overruled_by_what_stands_beside_them() -> None:
+    """In any order of reading, since the loader changes a mapping that it puts into another; and whether names are long or of
+    one letter, which PyYAML keeps in memory once."""
+    groups = parse(MERGED, environment={}).groups
+    assert [(one.url, one.slots, one.rate, one.model) for one in groups["g"].backends.values()] == [
+        *(("http://x", 4, 2.0, None), ("http://y", 8, 2.0, None), ("http://z", 1, 2.0, None)),
+        *(("http://x", 4, 2.0, "large"), ("http://y", 8, 2.0, None)),
+    ]
+    for name in ("i", "j"):
+        urls = {label: one.url for label, one in groups[name].backends.items()}
+        assert urls == {"a": "http://x", "b": "http://y", "c": "http://y"}
+    for line in ("{<<: *a, slots: 8, slots: 9, url: 'http://y'}", "{url: 'http://y', <<: *a, url: 'http://w'}"):
+        twice = MERGED.replace('{<<: *a, slots: 8, url: "http://y"}', line)
+        assert twice != MERGED
+        with pytest.raises(ConfigError, match=r"is no YAML: '(slots|url)' stands twice \(line 6, column"):
+            parse(twice, environment={})
+    for line in ("{<<: 3}", "{<<: [*a, 3]}"):
+        with pytest.raises(ConfigError, match=r"is no YAML: << must name a mapping \(line 9, column"):
+            parse(MERGED.replace("{<<: *b}", line), environment={})
+
+
+def test_circuits_are_by_default_as_the_router_has_them() -> None:
+    assert CircuitConfig().model_dump() == asdict(CircuitSettings())
+    assert parse(ONE, environment={}).groups["g"].routing()["circuit"] == CircuitSettings()
 
 
 def test_options_in_the_place_of_a_file() -> None:

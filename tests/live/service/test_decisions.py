@@ -179,7 +179,7 @@ def test_sentences(bench: Bench) -> None:
         return message
 
     assert said("/route", modell="small") == "modell: there is no such field; did you mean 'model'?"
-    assert said("/route", work=0) == "work: must be greater than or equal to 0.001, not 0"
+    assert said("/route", work=0) == "work: must be at least 0.001, not 0"
     assert said("/complete", ticket="x") == "ticket: must be a ticket, as /route gives it"
     assert said("/fail", ticket="x" * 22, kind=1) == "kind: must be 'error', 'refused' or 'timeout', not 1"
     assert said("/watch") == "server: is missing"

@@ -38,9 +38,12 @@ from ...dispatch.policy import Policy
 from ...fields import nearest
 from ..circuit import CircuitSettings
 from ..router import MOST_SLOTS, Router, Server
+from .words import allowed
 
 #: A file of settings is at most this many bytes.
 LARGEST_FILE = 4 * 1024 * 1024
+#: Work that a client may say a request is, in usual requests.
+LEAST_WORK, MOST_WORK = 1e-3, 1e6
 _VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
@@ -170,13 +173,13 @@ class BackendConfig(Strict):
 class CircuitConfig(Strict):
     """See :class:`..circuit.CircuitSettings`."""
 
-    failures: int = 5
-    window: int = 20
-    share: float = 0.5
-    pause: float = 5.0
-    longest_pause: float = 60.0
-    trials: int = 2
-    panic: float = 0.5
+    failures: int = CircuitSettings.failures
+    window: int = CircuitSettings.window
+    share: float = CircuitSettings.share
+    pause: float = CircuitSettings.pause
+    longest_pause: float = CircuitSettings.longest_pause
+    trials: int = CircuitSettings.trials
+    panic: float = CircuitSettings.panic
 
 
 class ShedConfig(Strict):
@@ -367,15 +370,38 @@ def _fit_for_header(text: str) -> bool:
 class _Loader(yaml.SafeLoader):
     """YAML in which no key stands twice: the second backend of a name would silently replace the first."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            self.flatten_mapping(node)
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if key.tag == "tag:yaml.org,2002:str" and key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Keys are looked at before merge keys are put in: those are there to be overruled."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:str":
+                if key.value in seen:
+                    raise yaml.composer.ComposerError(None, None, f"{key.value!r} stands twice", key.start_mark)
                 seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
+        return node
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Put in what is merged (``<<``). What stands beside it goes before it, and the first of several mappings before the
+        others, whatever the names are: PyYAML 6.0.4 knows them by their place in memory."""
+        own, merged = [], []
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:merge":
+                own.append((key, value))
+                continue
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(one, yaml.MappingNode):
+                    raise yaml.constructor.ConstructorError(None, None, "<< must name a mapping", one.start_mark)
+                self.flatten_mapping(one)
+                merged += one.value
+        found: dict[Any, Any] = {}
+        for key, value in merged:
+            found.setdefault(_identity(key), (key, value))
+        node.value = list((found | {_identity(key): (key, value) for key, value in own}).values())
+
+
+def _identity(key: Any) -> Any:
+    return (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
 
 
 def read(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -524,11 +550,9 @@ def sentences(error: ValidationError) -> list[str]:
                 "the first a letter or digit"
             )
         else:
-            said = one["msg"].replace("Input should be", "must be")
-            said = said.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
             secret = where[-1:] in (["key"], ["token"], ["admin_token"])
             given = "" if secret or isinstance(one["input"], dict | list) else f", not {one['input']!r}"
-            found.append(f"{path}: {said[0].lower() + said[1:]}{given}")
+            found.append(f"{path}: {allowed(one['msg'])}{given}")
     return found
 
 

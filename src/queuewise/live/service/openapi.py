@@ -22,7 +22,7 @@ PROBLEMS: dict[str, tuple[str, str, str]] = {
     "410": ("The ticket has expired.", "expired", "ticket: has expired"),
     "413": ("The body is too large.", "request_too_large", "the request is larger than 65536 bytes"),
     "415": ("The body is of another type.", "unsupported_media_type", "content-type: must be application/json"),
-    "422": ("A field is wrong.", "invalid_value", "work: must be greater than or equal to 0.001, not 0"),
+    "422": ("A field is wrong.", "invalid_value", "work: must be at least 0.001, not 0"),
     "429": ("Too much waits, or all backends rest.", "overloaded", "too many requests are waiting"),
     "503": ("No backend can be used, or the service is about to stop.", "no_backend", "no usable server"),
 }

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...fields import nearest
-from .proxy import LEAST_WORK, MOST_WORK
+from .config import LEAST_WORK, MOST_WORK
+from .words import allowed
 
 #: A ticket: 128 random bits, as URL-safe Base64.
 TICKET = r"^[A-Za-z0-9_-]{22}$"
@@ -203,8 +204,6 @@ def _allowed(one: Any, model: type[BaseModel]) -> str:
         return f"there is no such field{nearest(str(one['loc'][-1]), model.model_fields)}"
     if kind == "string_pattern_mismatch" or one["loc"][-1:] == ("ticket",):
         return "must be a ticket, as /route gives it"
-    said = str(one["msg"]).replace("Input should be", "must be").replace("String should", "must")
-    said = said.replace("List should", "must")
     text = repr(given)
-    shown = isinstance(given, dict | list) or len(text) > LONGEST_SHOWN
-    return said[0].lower() + said[1:] + ("" if shown else f", not {text}")
+    hidden = isinstance(given, dict | list) or len(text) > LONGEST_SHOWN
+    return allowed(one["msg"]) + ("" if hidden else f", not {text}")
