@@ -10,42 +10,36 @@ origin sent. With `admin_token` set, all but the page itself asks for it. Keys a
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import ipaddress
-import json
 import logging
-import math
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ..._version import VERSION
 from ...fields import nearest
 from ..router import MOST_SLOTS, PLAIN_RULES, REMEMBERED, Decision
-from .auth import authorized
+from . import asked, logs
+from .answers import Answer
 from .config import BackendConfig, Config, sentences
-from .errors import problem
+from .errors import Refusal, problem
 from .groups import Group
+from .guard import Guard
 from .history import History
+from .page import Page
 from .service import Service
 
 log = logging.getLogger("queuewise.service")
 
-#: Bytes of a request's body at most.
-LARGEST_BODY = 64 << 10
 #: Decisions that ``GET /decisions`` gives unless told otherwise; new ones that the page gets at a time, with what was seen; of
 #: these, unusual ones that are not among the newest.
 DECISIONS, SHOWN, UNUSUAL = 50, 8, 3
@@ -57,17 +51,6 @@ SAID = {
     "capped": "the policy wished to explore, beyond its allowance, so it went by the estimates",
     "probe": "a trial of a backend whose circuit is not closed",
     "given": "not the policy's choice (a plain rule, a second try, or shadow mode)",
-}
-
-_READING = ("GET", "HEAD", "OPTIONS")
-_HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
 }
 
 
@@ -90,7 +73,7 @@ def app(
     worker = "/workers/{group}/{name}"
     inner = Starlette(
         routes=[
-            Route("/", _Page(), methods=["GET"]),
+            Route("/", Page(), methods=["GET"]),
             Route("/status.json", answers.status, methods=["GET"]),
             Route("/workers", answers.workers, methods=["GET"]),
             Route("/workers", answers.add, methods=["POST"]),
@@ -113,31 +96,13 @@ def app(
             *routes,
         ],
         exception_handlers={
-            _Refused: _refused,
+            Refusal: _refused,
             HTTPException: _http_error,
             ClientDisconnect: _http_error,
             Exception: _own_error,
         },
     )
-    return _Guard(inner, service, frozenset(public), loopback)
-
-
-class _Refused(Exception):
-    """A request that cannot be met. status, message, param, code : of the answer."""
-
-    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
-
-
-class _Answer(JSONResponse):
-    """JSON, in which None stands for what is no number."""
-
-    def render(self, content: Any) -> bytes:
-        try:
-            return super().render(content)
-        except (TypeError, ValueError):
-            return super().render(_plain(content))
+    return Guard(inner, service, frozenset(public), loopback)
 
 
 class _Admin:
@@ -146,108 +111,116 @@ class _Admin:
     def __init__(self, service: Service, history: History) -> None:
         self._service, self._history = service, history
 
+    @property
+    def _patience(self) -> float:
+        """Seconds until a body must have come."""
+        return self._service.config.limits.body_seconds
+
     # --- backends -----------------------------------------------------------------------------------------------------
 
     async def workers(self, request: Request) -> Response:
         """All backends of all groups, or of one."""
         groups = self._groups(request)
-        return _Answer({"workers": [one for group in groups for one in self._backends(group)]})
+        return Answer({"workers": [one for group in groups for one in self._backends(group)]})
 
     async def add(self, request: Request) -> Response:
         """A new backend. It is gone after a reload or restart, unless it is in the file too."""
-        given = await self._body(request)
-        group = self._group(_text(given, "group"))
-        name = _text(given, "name")
+        given = await asked.json_object(request, self._patience)
+        group = self._group(asked.text(given, "group"))
+        name = asked.text(given, "name")
         config = _backend_config(group.name, name, {k: v for k, v in given.items() if k not in ("group", "name")})
         if name in group.backends:
-            raise _Refused(409, f"name: group {group.name!r} has a backend {name!r} already", "name", "taken")
+            raise asked.refused(409, f"name: group {group.name!r} has a backend {name!r} already", "name", "taken")
+        logs.hide(config)
         try:
             group.add(name, config)
         except ValueError as error:
-            raise _Refused(422, str(error)) from None
+            raise asked.refused(422, str(error)) from None
         self._log(request, f"added {group.name}/{name} ({config.url}, {config.slots} slots)")
         location = f"/workers/{group.name}/{name}"
-        return _Answer(self._one(group, name), 201, {"location": location})
+        return Answer(self._one(group, name), 201, {"location": location})
 
     async def worker(self, request: Request) -> Response:
         """One backend and what is known of it."""
-        return _Answer(self._one(*self._named(request)))
+        return Answer(self._one(*self._named(request)))
 
     async def estimate(self, request: Request) -> Response:
         """What is known of one backend, as the router says it."""
         group, name = self._named(request)
-        return _Answer(group.router.estimates()[name])
+        return Answer(group.router.estimates()[name])
 
     async def trace(self, request: Request) -> Response:
         """One backend's last 15 minutes."""
         group, name = self._named(request)
         found = self._history.trace(group.name, name)
-        return _Answer({"group": group.name, "name": name, "classes": list(group.classes), **found})
+        return Answer({"group": group.name, "name": name, "classes": list(group.classes), **found})
 
     async def resize(self, request: Request) -> Response:
         """Other slots."""
-        given = await self._body(request)
+        given = await asked.json_object(request, self._patience)
         group, name = self._named(request)
-        slots = _only(given, "slots")
+        slots = asked.single(given, "slots")
         if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
-            raise _Refused(422, f"slots: must be a whole number from 1 to {MOST_SLOTS}, not {_shown(slots)}", "slots")
+            raise asked.refused(
+                422, f"slots: must be a whole number from 1 to {MOST_SLOTS}, not {asked.shown(slots)}", "slots"
+            )
         group.resize(name, slots)
         self._log(request, f"{group.name}/{name} has {slots} slots now")
-        return _Answer(self._one(group, name))
+        return Answer(self._one(group, name))
 
     async def remove(self, request: Request) -> Response:
         """A backend is gone; what it is serving goes on."""
-        await self._nothing(request)
+        await asked.nothing(request, self._patience)
         group, name = self._named(request)
         in_flight = group.router.estimates()[name]["in_flight"]
         group.remove(name)
         self._log(request, f"removed {group.name}/{name}")
-        return _Answer({"group": group.name, "removed": name, "in_flight": in_flight})
+        return Answer({"group": group.name, "removed": name, "in_flight": in_flight})
 
     async def drain(self, request: Request) -> Response:
         """Send it nothing more."""
-        await self._nothing(request)
+        await asked.nothing(request, self._patience)
         group, name = self._named(request)
         group.router.drain(name)
         self._log(request, f"drained {group.name}/{name}")
-        return _Answer(self._one(group, name))
+        return Answer(self._one(group, name))
 
     async def resume(self, request: Request) -> Response:
         """Use it again."""
-        await self._nothing(request)
+        await asked.nothing(request, self._patience)
         group, name = self._named(request)
         group.router.resume(name)
         self._log(request, f"resumed {group.name}/{name}")
-        return _Answer(self._one(group, name))
+        return Answer(self._one(group, name))
 
     async def reset(self, request: Request) -> Response:
         """It was restarted or replaced: what is known of it is dropped, and its circuit closed."""
-        await self._nothing(request)
+        await asked.nothing(request, self._patience)
         group, name = self._named(request)
         group.router.reset(name)
         self._log(request, f"reset {group.name}/{name}")
-        return _Answer(self._one(group, name))
+        return Answer(self._one(group, name))
 
     # --- what is known, and why ---------------------------------------------------------------------------------------
 
     async def estimates(self, request: Request) -> Response:
         """See :meth:`..router.Router.estimates`."""
-        return _Answer({"groups": {group.name: group.router.estimates() for group in self._groups(request)}})
+        return Answer({"groups": {group.name: group.router.estimates() for group in self._groups(request)}})
 
     async def report(self, request: Request) -> Response:
         """See :meth:`..router.Router.report`."""
-        return _Answer({"groups": {group.name: group.router.report() for group in self._groups(request)}})
+        return Answer({"groups": {group.name: group.router.report() for group in self._groups(request)}})
 
     async def shadow(self, request: Request) -> Response:
         """See :meth:`..router.Router.shadow`."""
-        return _Answer({"groups": {group.name: group.router.shadow() for group in self._groups(request)}})
+        return Answer({"groups": {group.name: group.router.shadow() for group in self._groups(request)}})
 
     async def decisions(self, request: Request) -> Response:
         """The last decisions, newest last."""
-        last = _number(request, "last", DECISIONS, 1, REMEMBERED)
+        last = asked.whole_number(request, "last", DECISIONS, 1, REMEMBERED)
         found = [(group, one) for group in self._groups(request) for one in group.router.decisions(last)]
         found.sort(key=lambda pair: pair[1].at)
-        return _Answer({"decisions": [self._decision(group, one) for group, one in found[-last:]]})
+        return Answer({"decisions": [self._decision(group, one) for group, one in found[-last:]]})
 
     async def explain(self, request: Request) -> Response:
         """Why a request went where it went: the one of this number, or the last one."""
@@ -258,28 +231,28 @@ class _Admin:
         elif text.isascii() and text.isdecimal() and len(text) < 19:
             number = int(text)
         else:
-            raise _Refused(422, f"number: must be that of a decision, not {_shown(text)}", "number")
+            raise asked.refused(422, f"number: must be that of a decision, not {asked.shown(text)}", "number")
         try:
             found = group.router.explain(number)
         except ValueError:
             message = f"number: {number} is none of the last {REMEMBERED} decisions of group {group.name!r}"
-            raise _Refused(404, message, "number") from None
-        return _Answer({"group": group.name, **found, "said": _said(found["why"], found["instead"])})
+            raise asked.refused(404, message, "number") from None
+        return Answer({"group": group.name, **found, "said": _said(found["why"], found["instead"])})
 
     async def override(self, request: Request) -> Response:
         """The kill switch: a plain rule decides, or the policy again."""
-        given = await self._body(request)
-        group = self._group(_text(given, "group"))
+        given = await asked.json_object(request, self._patience)
+        group = self._group(asked.text(given, "group"))
         if "rule" not in given:
-            raise _Refused(422, "rule: is missing; null lets the policy decide again", "rule")
-        rule = _only({key: value for key, value in given.items() if key != "group"}, "rule")
+            raise asked.refused(422, "rule: is missing; null lets the policy decide again", "rule")
+        rule = asked.single({key: value for key, value in given.items() if key != "group"}, "rule")
         if rule is not None and rule not in PLAIN_RULES:
             allowed = ", ".join(PLAIN_RULES)
-            raise _Refused(422, f"rule: must be one of {allowed}, or null, not {_shown(rule)}", "rule")
+            raise asked.refused(422, f"rule: must be one of {allowed}, or null, not {asked.shown(rule)}", "rule")
         # In a thread: the first time on a machine, a rule is compiled.
         await run_in_threadpool(group.router.override, rule)
         self._log(request, f"group {group.name} goes by {rule or 'its policy'}")
-        return _Answer({"group": group.name, "override": rule})
+        return Answer({"group": group.name, "override": rule})
 
     async def status(self, request: Request) -> Response:
         """All that the page shows, in one go. Of one group, `group` or the first; samples from number `since` on, if `boot` is
@@ -310,12 +283,13 @@ class _Admin:
                 }
             )
         if group is None:
-            return _Answer(found)
+            return Answer(found)
         same = request.query_params.get("boot") == history.boot
-        since = _number(request, "since", 0, 0, 1 << 53) if same else 0
-        decided = _number(request, "decided", 0, 0, 1 << 53) if same else 0
+        since = asked.whole_number(request, "since", 0, 0, 1 << 53) if same else 0
+        decided = asked.whole_number(request, "decided", 0, 0, 1 << 53) if same else 0
         report = reports[group.name]
-        backends = self._backends(group)
+        estimates = group.router.estimates()
+        backends = self._backends(group, estimates)
         found["group"] = {
             "name": group.name,
             "models": group.config.models,
@@ -323,7 +297,7 @@ class _Admin:
             "classes": group.classes,
             "explore_cap": group.config.explore_share,
             **report,
-            "queue": sum(max(0, one["in_flight"] - one["slots"]) for one in backends),
+            "queue": group.queue_depth(estimates),
             "shadow": group.router.shadow(),
             "workers": backends,
         }
@@ -333,15 +307,15 @@ class _Admin:
             found["recent"].append(self._decision(group, one) | {"seen": self._seen(group, one.number)})
             # With many backends this takes a quarter of a millisecond, and requests are waiting.
             await asyncio.sleep(0)
-        return _Answer(found)
+        return Answer(found)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _group(self, name: str) -> Group:
         group = self._service.groups.get(name)
         if group is None:
-            message = f"group: there is no group {_shown(name)}{nearest(name, self._service.groups)}"
-            raise _Refused(404, message, "group", "unknown")
+            message = f"group: there is no group {asked.shown(name)}{nearest(name, self._service.groups)}"
+            raise asked.refused(404, message, "group", "unknown")
         return group
 
     def _groups(self, request: Request) -> list[Group]:
@@ -352,15 +326,17 @@ class _Admin:
     def _named(self, request: Request) -> tuple[Group, str]:
         group, name = self._group(request.path_params["group"]), request.path_params["name"]
         if name not in group.backends:
-            message = f"name: group {group.name!r} has no backend {_shown(name)}{nearest(name, group.backends)}"
-            raise _Refused(404, message, "name", "unknown")
+            message = f"name: group {group.name!r} has no backend {asked.shown(name)}{nearest(name, group.backends)}"
+            raise asked.refused(404, message, "name", "unknown")
         return group, name
 
-    def _backends(self, group: Group) -> list[dict[str, Any]]:
+    def _backends(self, group: Group, estimates: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Every backend of a group. key : whether it has one · share : of the last minute's requests · rates : per class, with
-        `delay`, the seconds that a request now would be expected to take, for those that may be used."""
+        `delay`, the seconds that a request now would be expected to take, for those that may be used.
+
+        estimates : the router's, if at hand."""
         router = group.router
-        estimates = router.estimates()
+        estimates = router.estimates() if estimates is None else estimates
         shares = self._history.shares(group.name, estimates)
         labels = group.classes or (None,)
         delays = [router.delays(label) for label in labels]
@@ -405,127 +381,18 @@ class _Admin:
             return None
         return {"servers": list(seen), **{field: [one[field] for one in seen.values()] for field in ("queue", "rate")}}
 
-    async def _body(self, request: Request) -> dict[str, Any]:
-        """The JSON object that was sent."""
-        text = await self._bytes(request)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise _Refused(415, "content-type: must be application/json", None, "content_type")
-        try:
-            given = json.loads(text, parse_constant=_no_number)
-        except (ValueError, RecursionError):
-            raise _Refused(400, "body: is no JSON", None, "json") from None
-        if not isinstance(given, dict):
-            raise _Refused(400, "body: must be a JSON object", None, "json")
-        return given
-
-    async def _nothing(self, request: Request) -> None:
-        """A request that needs no body may have an empty one, or an empty object."""
-        text = await self._bytes(request)
-        if text.strip() not in (b"", b"{}"):
-            raise _Refused(400, "body: must be left out, or {}", None, "json")
-
-    async def _bytes(self, request: Request) -> bytes:
-        text = bytearray()
-        try:
-            async with asyncio.timeout(self._service.config.limits.body_seconds):
-                async for chunk in request.stream():
-                    text += chunk
-                    if len(text) > LARGEST_BODY:
-                        raise _Refused(413, f"body: must be at most {LARGEST_BODY >> 10} KiB", None, "too_large")
-        except TimeoutError:
-            raise _Refused(408, "body: did not come in time", None, "timeout") from None
-        return bytes(text)
-
     def _log(self, request: Request, what: str) -> None:
         log.info("admin: %s (from %s)", what, request.client.host if request.client else "?")
 
 
-class _Page:
-    """The page: one file whose style and script are named by their hashes, so that nothing else runs in it."""
-
-    def __init__(self) -> None:
-        text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-        policy = [
-            *("default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'"),
-            *("frame-ancestors 'none'", f"script-src {_hashes(text, 'script')}", f"style-src {_hashes(text, 'style')}"),
-        ]
-        self._response = HTMLResponse(text, headers={"content-security-policy": "; ".join(policy)})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._response(scope, receive, send)
-
-
-class _Guard:
-    """Who may come in. See the head of this module."""
-
-    def __init__(self, inner: ASGIApp, service: Service, public: frozenset[str], loopback: bool) -> None:
-        self._inner, self._service, self._public, self._loopback = inner, service, public, loopback
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                there = {name.lower() for name, _ in headers}
-                headers += [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in there]
-                message = {**message, "headers": headers}
-            await send(message)
-
-        refusal = self._refusal(scope)
-        await (self._inner if refusal is None else refusal)(scope, receive, sent)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1:
-            return problem(400, "host: a request must name one", code="host")
-        host = hosts[0].decode("latin-1").lower()
-        if self._loopback and not _is_loopback(host):
-            return problem(403, "host: this port answers to loopback names only, as localhost", code="host")
-        reading = scope["method"] in _READING
-        if not reading:
-            given = {name: value.decode("latin-1").lower() for name, value in headers}
-            if b"origin" in given and given[b"origin"].partition("://")[2] != host:
-                return problem(403, "origin: a page of another origin may change nothing here", code="origin")
-            if given.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-                return problem(403, "sec-fetch-site: a page of another site may change nothing here", code="origin")
-            kind = given.get(b"content-type", "").partition(";")[0].strip()
-            if kind not in ("", "application/json"):
-                return problem(415, "content-type: must be application/json", code="content_type")
-        token = self._service.config.admin_token
-        open_to_all = reading and scope["path"] in self._public
-        if token is not None and not open_to_all and not authorized(headers, token.get_secret_value()):
-            message = "authorization: this port asks for its token, as in Authorization: Bearer TOKEN"
-            return problem(401, message, code="token", headers={"www-authenticate": "Bearer"})
-        return None
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine to itself."""
-    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?", host)
-    if found is None:
-        return False
-    name = found[1].strip("[]")
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, _Refused)
-    return problem(error.status, error.message, param=error.param, code=error.code)
+    assert isinstance(error, Refusal)
+    return error.response
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        path, headers = _shown(request.url.path), error.headers
+        path, headers = asked.shown(request.url.path), error.headers
         said = {404: f"there is no {path} here", 405: f"{path} does not take {request.method}"}
         if error.status_code == 405:
             there = [one for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE]
@@ -553,45 +420,7 @@ def _backend_config(group: str, name: str, given: dict[str, Any]) -> BackendConf
     said = [mistake.removeprefix(path + ".").removeprefix(path + ": ") for mistake in mistakes]
     said = [f"name: {one}" if one.startswith(repr(name)) else one for one in said]
     field = re.match(r"\w+", said[0])
-    raise _Refused(422, "; ".join(said), field[0] if field else None)
-
-
-def _text(given: dict[str, Any], field: str) -> str:
-    value = given.get(field)
-    if not isinstance(value, str) or not value:
-        missing = "is missing" if field not in given else f"must be a text, not {_shown(value)}"
-        raise _Refused(422, f"{field}: {missing}", field)
-    return value
-
-
-def _only(given: dict[str, Any], field: str) -> Any:
-    """The one field of an object."""
-    others = [key for key in given if key != field]
-    if others:
-        raise _Refused(422, f"{_shown(others[0])}: there is no such field; known: {field}", field)
-    if field not in given:
-        raise _Refused(422, f"{field}: is missing", field)
-    return given[field]
-
-
-def _number(request: Request, field: str, otherwise: int, least: int, most: int) -> int:
-    """A whole number in the query."""
-    text = request.query_params.get(field)
-    if text is None:
-        return otherwise
-    if not (text.isascii() and text.isdecimal() and len(text) < 19 and least <= int(text) <= most):
-        raise _Refused(422, f"{field}: must be a whole number from {least} to {most}, not {_shown(text)}", field)
-    return int(text)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
-
-
-def _shown(value: Any) -> str:
-    """Of what was sent, as much as helps."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    raise asked.refused(422, "; ".join(said), field[0] if field else None)
 
 
 def _said(why: str, instead: str | None) -> str:
@@ -610,25 +439,3 @@ def _rate_of(one: dict[str, Any]) -> dict[str, Any]:
     return {
         field: one.pop(field) for field in ("rate", "low", "high", "samples", "busy_time", "completions", "changes")
     }
-
-
-def _hashes(text: str, tag: str) -> str:
-    """Of what stands in these elements, as a Content-Security-Policy names it."""
-    found = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in found]
-    return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, None for NaN and the infinities."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, str | bool | int) else str(value)

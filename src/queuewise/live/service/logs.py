@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, SecretStr
 
-from .config import Config, LogConfig
+from .config import LogConfig
 
 #: What takes the place of a secret.
 HIDDEN = "[hidden]"
@@ -48,10 +48,10 @@ def setup(config: LogConfig, stream: TextIO | None = None) -> logging.Handler:
     return handler
 
 
-def hide(config: Config) -> None:
+def hide(settings: BaseModel) -> None:
     """Print no secret of these settings from now on; those of earlier ones stay hidden."""
     global _PATTERN
-    for secret in _secrets(config):
+    for secret in _secrets(settings):
         if len(secret) >= _SHORTEST:
             escaped = secret.replace("\\", r"\\")  # as it stands in JSON, and in Python's way to write a text
             _SECRETS.update((secret, escaped, escaped.replace('"', r"\""), escaped.replace("'", r"\'")))
