@@ -169,6 +169,34 @@ def test_a_group_that_is_gone_is_told_of_while_it_has_rows(tmp_path: Path) -> No
     }
 
 
+def test_servers_that_are_long_gone_are_forgotten(tmp_path: Path) -> None:
+    """Names may come and go for as long as the process lives; but what a server was serving may end after it is gone."""
+    clock = Clock()
+    one = {"slots": 1, "rate": None}
+    settings = {"chat": {**SETTINGS["chat"], "servers": {}}, "embed": SETTINGS["chat"]}
+    recorder = Recorder(tmp_path, lambda: settings, clock=clock)
+    hour = recording._GONE / 2
+    for number in range(200):
+        settings["chat"]["servers"] = {f"s{number}": one}
+        clock.now += hour
+        recorder.note("chat", ended(number, server=f"s{max(0, number - 1)}"))
+        recorder.flush()
+        assert len(recorder._known["chat"]["servers"]) <= 3 and len(recorder._last) <= 4
+    assert settings["embed"] == SETTINGS["chat"]  # the caller's own is left alone
+    told = said(max(parts(tmp_path), key=lambda part: said(part)["part"]))["groups"]["chat"]["servers"]
+    assert set(told) == {"s198", "s199"}
+    del settings["embed"]
+    shutil.move(tmp_path, tmp_path.with_name("elsewhere"))
+    recorder.note("embed", ended(200))
+    clock.now += 10 * hour
+    assert recorder.flush() == 0 and set(recorder._known) == {"chat", "embed"}  # a row waits
+    shutil.move(tmp_path.with_name("elsewhere"), tmp_path)
+    assert recorder.flush() == 1
+    told = said(max(parts(tmp_path), key=lambda part: said(part)["part"]))["groups"]
+    assert told["embed"]["servers"] == {"a": {"slots": 2, "rate": None}}
+    assert set(recorder._known) == {"chat"} and set(recorder._known["chat"]["servers"]) == {"s199"}
+
+
 def test_a_disk_that_takes_nothing_costs_the_oldest_rows_and_no_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

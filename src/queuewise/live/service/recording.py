@@ -54,6 +54,8 @@ MOST_ROWS = 200_000
 #: in this process would wait for 5 ms, Python's usual switch between threads, again and again.
 _CHUNK, _PAUSE = 1000, 2e-4
 _STALE = 3600.0
+#: Seconds that the settings of a server are kept after it is gone: what it was serving may end, or expire, until then.
+_GONE = 7200.0
 _LOG = logging.getLogger(__name__)
 
 Rows = list[tuple[str, Ended]]
@@ -120,7 +122,8 @@ class Recorder:
         self._flushed = now
         self._process = secrets.token_hex(6)
         self._part = 0
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, dict[str, Any]] = {}  # settings of groups, with those of servers that are gone
+        self._last: dict[tuple[str, str], float] = {}  # when a server of these was last there
         self._chunk = min(_CHUNK, self.part_rows)
         self._fresh: Rows = []
         self._chunks: deque[Rows] = deque()
@@ -159,9 +162,7 @@ class Recorder:
         """
         with self._writing:
             settings = self._settings()
-            for group, found in settings.items():
-                servers = {**self._known.get(group, {}).get("servers", {}), **found["servers"]}
-                self._known[group] = {**found, "servers": servers}
+            self._learn(settings)
             with self._lock:
                 taken, self._chunks = self._chunks, deque()
                 if self._fresh:
@@ -190,6 +191,7 @@ class Recorder:
                     self._taken -= sum(map(len, rows))
                 written += sum(map(len, rows))
                 self.written += sum(map(len, rows))
+            self._forget()
             if written and self.failing:
                 self.failing = False
                 _LOG.warning("recording: %s takes parts again; %d rows were dropped so far", self.folder, self.lost)
@@ -209,6 +211,23 @@ class Recorder:
             trial.unlink()
         except OSError as error:
             raise ValueError(f"folder: cannot write to {self.folder} ({error.strerror or error})") from error
+
+    def _learn(self, settings: Settings) -> None:
+        """Keep the settings of now beside those of servers that are gone."""
+        now = self._clock()
+        for group, found in settings.items():
+            servers = {**self._known.get(group, {}).get("servers", {}), **found["servers"]}
+            self._known[group] = {**found, "servers": servers}
+            self._last |= {(group, server): now for server in found["servers"]}
+
+    def _forget(self) -> None:
+        """Forget servers that have been gone for long, and groups without any: names come and go for as long as a process
+        lives. Only where no row waits, which might be one of theirs."""
+        now = self._clock()
+        for group, server in [place for place, last in self._last.items() if now - last > _GONE]:
+            del self._last[group, server], self._known[group]["servers"][server]
+            if not self._known[group]["servers"]:
+                del self._known[group]
 
     def _drop(self) -> list[Rows]:
         """Drop the oldest rows beyond the bound, but for those that a flush has at hand: they come before, and come back if it
