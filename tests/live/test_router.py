@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import heapq
 import itertools
 import json
 import math
 import threading
 import time
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -761,7 +763,8 @@ def test_estimates_come_with_an_interval_that_covers() -> None:
 @pytest.mark.parametrize("policy", ["optimistic_sed", "lased", "thompson_sed"])
 def test_a_restored_router_decides_as_the_one_that_went_on(policy: str) -> None:
     live, clock = router({"a": 1, "b": 2, "c": 1}, policy, half_life=200.0)
-    random_life(live, clock, 600)
+    random_life(live, clock, 640)
+    assert {one["state"] for one in live.estimates().values()} == {"up"}  # else its pause would begin anew
     arrays, kept = live.snapshot()
     kept = json.loads(json.dumps(kept))
     arrays = {name: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape) for name, a in arrays.items()}
@@ -978,3 +981,53 @@ def test_it_is_quick_enough_to_forget_about() -> None:
         live.complete(live.route())
         spent.append(time.perf_counter() - begin)
     assert float(np.median(spent)) < 100e-6
+
+
+def test_what_failures_are_charged_with_does_not_grow_with_their_number() -> None:
+    """A thousand failures are a thousand service times, not a rate of 10^-100: with rates like that nothing would come back."""
+    live, clock = router(["a", "b"], half_life=None, change_threshold=None, circuit=None)
+    for _ in range(50):
+        for server in ("a", "b"):
+            ticket = live.watch(server)
+            clock.now += 1.0
+            live.complete(ticket)
+    for count in (1000, 2000, 3000):
+        for _ in range(1000):
+            live.fail(live.watch("a"))
+        assert live.estimates()["a"]["busy_time"] == pytest.approx(54.0 + count, rel=0.05)
+
+
+def test_after_an_outage_of_all_servers_traffic_is_divided_as_before() -> None:
+    """All fail at once for five minutes, each in thousands of requests, as they do where the fault is in front of them. Who
+    failed how often then is chance, and must not decide who gets the traffic afterwards."""
+    live, clock = router(["a", "b", "c"])
+    rng = np.random.default_rng(5)
+    free = dict.fromkeys("abc", 0.0)
+    under_way: list[tuple[float, int, Any, float]] = []
+    delays: list[float] = []
+    counts = Counter[str]()
+    start, back, end = clock.now + 60.0, clock.now + 360.0, clock.now + 480.0
+    now, number = clock.now, 0
+    while now < end:
+        now += float(rng.exponential(1.0 / 15.0))
+        while under_way and under_way[0][0] <= now:
+            clock.now, _, ticket, arrived = heapq.heappop(under_way)
+            live.complete(ticket)
+            if arrived > back + 20.0:
+                delays.append(clock.now - arrived)
+                counts[ticket.server] += 1
+        clock.now = now
+        tried: list[str] = []
+        for _ in range(3):
+            ticket = live.route(avoid=tried)
+            if not start <= now < back:
+                free[ticket.server] = max(now, free[ticket.server]) + float(rng.exponential(0.1))
+                number += 1
+                heapq.heappush(under_way, (free[ticket.server], number, ticket, now))
+                break
+            live.fail(ticket, "refused")
+            tried.append(ticket.server)
+    assert all(one["failures"] > 500 for one in live.estimates().values())
+    assert float(np.mean(delays)) < 0.3, "it was 45 s, and growing"
+    assert min(counts.values()) > 0.1 * sum(counts.values())
+    assert all(5.0 < one["rate"] < 20.0 for one in live.estimates().values())

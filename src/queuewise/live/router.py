@@ -51,6 +51,7 @@ MOST_SLOTS = 1_000_000
 _KNOWLEDGE = (
     *(steps.DONE_WORK, steps.BUSY, steps.OWN_DONE, steps.OWN_BUSY),
     *range(steps.SLOW, steps.HUNG),
+    *(steps.SERVED, steps.SERVED + 1),
 )
 
 
@@ -800,6 +801,9 @@ class Router:
             return
         if kind == DONE or end in KINDS:
             if circuit.outcome(kind == DONE, now, reason == steps.PROBE):
+                if circuit.state == CLOSED:
+                    for each in range(len(self._lanes)):
+                        steps.absolve(self._fleet, each, member.row)
                 self._rebuild()
         elif reason == steps.PROBE:
             circuit.forgotten()

@@ -55,9 +55,9 @@ CAPPED, PROBE, GIVEN = 100, 101, 102
 #: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block, and
 #: of the one before · SPREAD : mean of twice the deviance of a block from the one before, about 1 for exponential service ·
 #: TRIED : completions, never discounted · CHANGES : how often it was found changed · HUNG : 1 from when its silence was found
-#: to be a change until its next outcome.
+#: to be a change until its next outcome · SERVED : N and S of completions alone, of the last few.
 DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SERVING, BEGAN, LOAD, COUNT = range(8)
-SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, HUNG, LEARNED = 8, 11, 14, 18, 19, 20, 21, 22
+SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, HUNG, SERVED, LEARNED = 8, 11, 14, 18, 19, 20, 21, 22, 24
 #: Of these, what was observed and is discounted.
 DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1)
 
@@ -166,6 +166,34 @@ def _rate(fleet: Fleet, lane: int, row: int) -> float:
     """N/S; NaN before anything is known."""
     n, s = fleet.learned[DONE_WORK, lane, row], fleet.learned[BUSY, lane, row]
     return float(n / s) if n > 0.0 and s > 0.0 else math.nan
+
+
+@options(inline="never")
+def _service(fleet: Fleet, lane: int, row: int) -> float:
+    """Busy time of a completion. A failure is charged by it and not by S/N, of which failures are part: each would make the
+    next one dearer, and a thousand of them a rate of 10^-100 that nothing brings back. A server that has completed nothing
+    goes by its typed-in rate, else by the others; 0 before anything is known."""
+    learned = fleet.learned
+    if learned[SERVED, lane, row] > 0.0:
+        return float(learned[SERVED + 1, lane, row] / learned[SERVED, lane, row])
+    if fleet.servers[TYPED, row] > 0.0:
+        return float(1.0 / fleet.servers[TYPED, row])
+    done, busy = 0.0, 0.0
+    for other in range(learned.shape[2]):
+        done += learned[SERVED, lane, other]
+        busy += learned[SERVED + 1, lane, other]
+    return float(busy / done) if done > 0.0 else 0.0
+
+
+def absolve(fleet: Fleet, lane: int, row: int) -> None:
+    """A server's failures are over: what they were charged with is given back, and it is held to be as fast as it was."""
+    learned = fleet.learned
+    if learned[SERVED, lane, row] > 0.0:
+        service = _service(fleet, lane, row)
+        learned[BUSY, lane, row] = learned[DONE_WORK, lane, row] * service
+        learned[OWN_BUSY, lane, row] = learned[OWN_DONE, lane, row] * service
+        for field in range(SLOW, SPREAD):
+            learned[field, lane, row] = 0.0
 
 
 @options(inline="never")
@@ -444,10 +472,13 @@ def _leave(fleet: Fleet, settings: Settings, event: Event) -> float:
         done = event.done
         busy = max(busy, TICK)
         learned[TRIED, lane, row] += 1.0
+        if learned[SERVED, lane, row] >= LONGEST:
+            learned[SERVED, lane, row] *= 0.5
+            learned[SERVED + 1, lane, row] *= 0.5
+        learned[SERVED, lane, row] += done
+        learned[SERVED + 1, lane, row] += busy
     elif event.kind == FAILED:
-        rate = _rate(fleet, lane, row)
-        if rate == rate:
-            busy += settings.penalty / rate
+        busy += settings.penalty * _service(fleet, lane, row)
     learned[DONE_WORK, lane, row] += done
     learned[BUSY, lane, row] += busy
     learned[OWN_DONE, lane, row] += done
