@@ -6,7 +6,8 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import aiohttp
@@ -19,6 +20,7 @@ from starlette.applications import Starlette
 from queuewise.live.router import Ended
 from queuewise.live.service import decisions, wire
 from queuewise.live.service.config import parse
+from queuewise.live.service.groups import Group
 from queuewise.live.service.metrics import Metrics
 from queuewise.live.service.service import Service
 from queuewise.live.tickets import ENDS, KINDS, WORDS
@@ -46,11 +48,18 @@ groups:
 
 
 class Bench:
-    """A service with its API, and what became of its decisions."""
+    """A service with its API, and what became of its decisions. clock : of the routers, seconds."""
 
-    def __init__(self, config: str = CONFIG, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    def __init__(
+        self,
+        config: str = CONFIG,
+        headers: list[tuple[bytes, bytes]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.ended: list[tuple[str, Ended]] = []
         self.service = Service(parse(config), listeners=(lambda group, one: self.ended.append((group, one)),))
+        for name, one in self.service.config.groups.items():
+            self.service.groups[name] = Group(name, one, (self.service._ended,), clock)
         self.metrics = Metrics(self.service)
         self.app = Starlette(routes=list(decisions.routes(self.service, self.metrics)))
         self.call = Caller(self.app, headers or [])
@@ -375,17 +384,27 @@ def test_that_tickets_are_good_through_a_reload(bench: Bench) -> None:
     assert answer.status == 200
 
 
-def quick(config: str, expire_after: float) -> str:
-    return config.replace("expire_after: 30", f"expire_after: {expire_after}")
+class Clock:
+    """The routers' clock, and the API's, set by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(decisions, "time", SimpleNamespace(monotonic=self, perf_counter=time.perf_counter))
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def test_that_a_ticket_expires(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuewise.live.router.CHORES", 0.0)
-    bench = Bench(quick(CONFIG, 0.05))
+    clock = Clock(monkeypatch)
+    bench = Bench(clock=clock)
     with bench.call:
         lost = bench.post("/route", group="chat", id="x").json()["ticket"]
         kept = bench.post("/route", group="rest").json()["ticket"]
-        time.sleep(0.06)
+        clock.now += 29.0
+        said = bench.post("/route", group="chat", id="x").json()
+        assert said["ticket"] == lost and said["expires_in"] == 1.0
+        clock.now += 1.5
         answer = bench.post("/complete", ticket=lost)
         assert answer.status == 410 and answer.error["code"] == "expired"
         assert bench.post("/cancel", ticket=lost).status == 410
@@ -393,7 +412,7 @@ def test_that_a_ticket_expires(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bench.service.groups["chat"].router.in_flight == 0
         assert bench.post("/complete", ticket=kept).status == 200
         again = bench.post("/route", group="chat", id="x").json()["ticket"]
-        time.sleep(0.06)
+        clock.now += 31.0
         bench.service.groups["chat"].router.report()
         third = bench.post("/route", group="chat", id="x").json()["ticket"]  # the one before is over
         assert len({lost, again, third}) == 3
@@ -401,15 +420,15 @@ def test_that_a_ticket_expires(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_that_lost_tickets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuewise.live.router.CHORES", 0.0)
-    monkeypatch.setattr(decisions, "SWEEP", 0.01)
-    bench = Bench(quick(CONFIG, 0.05))
+    clock = Clock(monkeypatch)
+    bench = Bench(clock=clock)
     api = decisions.Decisions(bench.service)
     with bench.call:
         ask = wire.RouteRequest(group="chat")
         first = [api.route(ask)["ticket"] for _ in range(100)]
-        bench.service.reload(parse(quick(CONFIG, 0.06)))  # the router that gave them is asked nothing any more
-        time.sleep(0.07)
+        changed = CONFIG.replace("expire_after: 30", "expire_after: 40")
+        bench.service.reload(parse(changed))  # the router that gave them is asked nothing any more
+        clock.now += 31.0
         api.route(wire.RouteRequest(group="rest", id="y"))
         assert api.out == 1 and len(api._order) == 1 and len(api._by_id) == 1
         for ticket in first:
