@@ -283,12 +283,29 @@ def test_what_does_not_end_is_ended(tmp_path: Path, started: list[Process]) -> N
             apps["a"].act = waits(60.0)
             hanging = asyncio.create_task(posts(one.url, 1))
             await until(lambda: bool(apps["a"].heard))
-            begin = time.perf_counter()
             one.signal(signal.SIGTERM)
-            assert await asyncio.to_thread(one.ends) == 0
-            assert time.perf_counter() - begin < 5.0
-            await asyncio.gather(hanging, return_exceptions=True)
+            assert await asyncio.to_thread(one.ends, 10.0) == 0
+            assert await hanging == [503]
             await until(lambda: apps["a"].left == 1)
+            assert "Traceback" not in one.said()
+
+
+def test_told_twice_it_does_not_wait_and_asks_nobody_else(tmp_path: Path, started: list[Process]) -> None:
+    async def test() -> None:
+        async with backends("a", "b") as (apps, urls):
+            one = Process(tmp_path, {"log": {"format": "json", "requests": True}, **groups(urls)})
+            started.append(one)
+            await asyncio.to_thread(one.start)
+            apps["a"].act = apps["b"].act = waits(60.0)
+            hanging = asyncio.create_task(posts(one.url, 1))
+            await until(lambda: bool(apps["a"].heard or apps["b"].heard))
+            one.signal(signal.SIGTERM)
+            await until(lambda: "told to stop" in one.said())
+            one.signal(signal.SIGTERM)
+            assert await asyncio.to_thread(one.ends, 10.0) == 0
+            assert await hanging == [503]
+            assert len(apps["a"].heard) + len(apps["b"].heard) == 1
+            assert "Traceback" not in one.said() and '"end":"answered"' in one.said()
 
     asyncio.run(test())
 

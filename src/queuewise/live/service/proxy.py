@@ -141,8 +141,8 @@ class _Exchange:
     """One request and its answer."""
 
     __slots__ = (
-        *("answered", "backend", "begun", "finished", "first_byte", "group", "model", "proxy", "receive"),
-        *("request_id", "router", "scope", "send", "sending", "status", "ticket", "tries", "waited"),
+        *("answered", "backend", "begun", "end", "finished", "first_byte", "group", "model", "proxy", "receive"),
+        *("request_id", "router", "scope", "send", "sending", "status", "ticket", "tried", "waited"),
     )
 
     def __init__(self, proxy: Proxy, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +152,8 @@ class _Exchange:
         self.answered: float | None = None  # when the head of the answer went to the client
         self.first_byte: float | None = None  # and the first of its body
         self.status = 499  # as long as nothing was said: the client has gone (nginx's number)
-        self.tries = 0
+        self.end = "broken"  # as long as it is not: "answered", the client has "left", the service has "stopped"
+        self.tried: list[str] = []
         self.ticket: Ticket | None = None  # while it is out
         self.router: Router | None = None  # that gave it: a reload may give the group another one
         self.sending = False  # while a piece goes to the client
@@ -190,13 +191,20 @@ class _Exchange:
                 if self.answered is None:
                     await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
             except Gone:
-                pass
+                self.end = "left"
             except Exception:  # a mistake of ours: the log has it, the client a sentence that gives nothing away
                 log.exception("request %s failed by a mistake of the proxy", self.request_id)
                 if self.answered is None:
                     await self._say(problem(500, "the proxy made a mistake", code="internal_error"))
         except asyncio.CancelledError:
-            if not gone:
+            if gone:
+                self.end = "left"
+            elif self.proxy.service.closing:
+                self.end = "stopped"
+                if self.answered is None:
+                    headers = {"connection": "close"}
+                    await self._say(problem(503, "the service is stopping", code="stopping", headers=headers))
+            else:
                 raise
             task.uncancel()
         finally:
@@ -317,7 +325,7 @@ class _Exchange:
         """Try backends until one answers, and pass its answer on."""
         retries, metrics = self.proxy.service.config.retries, self.proxy.metrics
         repeatable = asked.method in ("GET", "HEAD", "OPTIONS") or asked.path in retries.repeat
-        tried: list[str] = []
+        tried = self.tried
         last: tuple[Answer, str] | None = None  # the last answer that there was, and whose
         said = "refused"
         budget = self.proxy.budget
@@ -337,7 +345,6 @@ class _Exchange:
             metrics.decision(time.perf_counter() - decided)
             if tried:
                 metrics.retry(said)
-            self.tries += 1
             self.backend = ticket.server
             tried.append(ticket.server)
             backend = group.backends.get(ticket.server)
@@ -425,7 +432,7 @@ class _Exchange:
             self._let_go("error")
             log.debug("backend %s: %s", backend.name, type(error).__name__)
             if self.answered is not None:
-                raise Gone from None  # the answer broke off: all that can be done is to break off, too
+                return None, "broken", False  # all that can be done is to break off, too
             return None, "broken", False
         finally:
             if answer is None:
@@ -504,7 +511,7 @@ class _Exchange:
         await self._end(answer.body)
 
     async def _end(self, body: bytes) -> None:
-        self.finished = True
+        self.finished, self.end = True, "answered"
         if self.first_byte is None:
             self.first_byte = time.perf_counter()
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
@@ -515,7 +522,7 @@ class _Exchange:
         spent = self.answered - self.begun - self.waited
         names = {name for name, _ in headers}
         own = [
-            (b"x-queuewise-attempts", b"%d" % self.tries),
+            (b"x-queuewise-attempts", b"%d" % len(self.tried)),
             (b"x-queuewise-overhead-ms", b"%.3f" % (1e3 * spent)),
         ]
         if self.backend is not None:
@@ -544,7 +551,7 @@ class _Exchange:
             duration=duration,
             first_byte=None if self.first_byte is None else self.first_byte - self.begun,
             overhead=(self.answered or now) - self.begun - self.waited,
-            attempts=self.tries,
+            attempts=len(self.tried),
         )
         if service.config.log.requests:
             log.info(
@@ -557,7 +564,8 @@ class _Exchange:
                     "backend": self.backend,
                     "status": self.status,
                     "duration_ms": round(1e3 * duration, 3),
-                    "attempts": self.tries,
+                    "tried": ",".join(self.tried),
+                    "end": self.end,
                     "request_id": self.request_id,
                 },
             )

@@ -29,6 +29,7 @@ from .recording import Recorder, settings_of
 from .service import Service
 from .state import State
 from .upstream import new_session
+from .watch import Watch
 
 log = logging.getLogger("queuewise.service")
 
@@ -117,6 +118,7 @@ class Running:
         """Take nothing new, finish what runs, save, end. Called a second time it does not wait for what runs."""
         if self._stop is None:
             return
+        log.info("told to stop" + (", at once" if self._stop.is_set() else ""))
         if self._stop.is_set():
             self._hurry.set()
             for server in self._servers:
@@ -220,8 +222,11 @@ class Running:
     def _chores(self) -> list[tuple[Callable[[], float], Callable[[], Awaitable[None]]]]:
         """(seconds between, what to do): each goes its own way, so that a disk that hangs holds up nothing else."""
 
+        watch = Watch(self.service)
+
         async def tick() -> None:
             self.history.tick()
+            watch.tick()
 
         return [
             (lambda: TICK, tick),
@@ -248,6 +253,10 @@ class Running:
         for server in self._servers:
             server.should_exit = True
         ended = await asyncio.gather(*tasks, return_exceptions=True)
+        running = [task for server in self._servers for task in server.server_state.tasks]
+        for task in running:  # who was told twice to stop does not wait for these
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         for chore in chores:
             chore.cancel()
         await asyncio.gather(*chores, return_exceptions=True)
