@@ -240,16 +240,17 @@ def test_traces_have_a_rate_per_class_and_are_bounded() -> None:
     assert history.trace("default", "a")["at"] == []
 
 
-def test_hearing_of_an_end_takes_microseconds_and_a_look_at_64_backends_a_millisecond_or_so() -> None:
+def test_hearing_of_an_end_and_a_look_at_64_backends_are_quick() -> None:
+    """A microsecond and some milliseconds, that is; the limits are for machines that are busy with something else."""
     names = ", ".join(f"b{k}: 'http://b{k}'" for k in range(64))
     clock = Clock()
     service, history = built(f"groups: {{default: {{backends: {{{names}}}}}}}", clock)
     second(history, clock)
     ended = Ended(1, "b1", "exploit", None, 1.0, 0.0, 0.137, "done", None)
     best = min(_seconds(lambda: [history.note("default", ended) for _ in range(1000)]) for _ in range(5)) / 1000
-    assert best < 10e-6
+    assert best < 100e-6
     best = min(_seconds(lambda: second(history, clock)) for _ in range(STEP))
-    assert best < 10e-3
+    assert best < 100e-3
     assert service.groups["default"].router.report()["decisions"] == 0
 
 
