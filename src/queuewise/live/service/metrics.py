@@ -126,8 +126,8 @@ class Metrics(Collector):
     ) -> None:
         """A request is over. group, backend : None where it went to none · model : as the client named it · code : HTTP status
         that it got, 499 where it left before that · duration, first_byte : seconds from its head to the end and to the first
-        byte of its answer's body · overhead : seconds to the head of its answer that were no backend's · attempts : backends that
-        it was sent to, one after the other."""
+        byte of its answer's body · overhead : seconds to the head of its answer that were no backend's · attempts : backends
+        that it was sent to, one after the other."""
         one = self.service.groups.get(group) if group is not None else None
         if one is None:
             group, backend = "", None
