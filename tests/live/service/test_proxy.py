@@ -289,10 +289,12 @@ def test_a_backend_that_takes_no_connection_in_time_is_passed_by() -> None:
                 configs["a"] = configs["a"].model_copy(update={"url": url, "rate": 1000.0})
                 configs["b"] = configs["b"].model_copy(update={"rate": 1.0})
                 b.group.apply(b.group.config.model_copy(update={"backends": configs}))
-                for _ in range(3):
+                for _ in range(30):
                     status, _, headers = await b.post("/v1/files", data=b"once only")
                     assert status == 200 and headers["x-queuewise-backend"] == "b"
-                assert set(b.outcomes("a")) == {"refused"}
+                    if b.outcomes("a"):
+                        break
+                assert b.outcomes("a") == {"refused": 1}
 
     run(test())
 
