@@ -27,7 +27,8 @@ FIELDS = {
     "backend": "a",
     "status": 200,
     "duration_ms": 12.345,
-    "attempts": 1,
+    "tried": "b,a",
+    "end": "answered",
     "request_id": "7f3c",
 }
 
@@ -79,7 +80,7 @@ def test_text() -> None:
     first, second = out.getvalue().splitlines()
     assert re.fullmatch(
         r"\S+Z INFO    queuewise\.requests: POST /v1/x group=chat model='my model' status=200 "
-        r"duration_ms=12\.345 attempts=1 request_id=7f3c",
+        r"duration_ms=12\.345 tried=b,a end=answered request_id=7f3c",
         first,
     )
     assert second.endswith("Z WARNING queuewise.requests: all quiet")
