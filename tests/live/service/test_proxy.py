@@ -9,6 +9,7 @@ import io
 import json
 import socket
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -649,6 +650,44 @@ def test_bad_requests_get_one_sentence_and_reach_no_backend(options: dict[str, A
             assert headers["x-request-id"] and b.heard == 0
             assert b.group.router.report()["decisions"] == 0
             assert (await b.post(json={"model": "m"}))[0] == 200  # and nothing is wrong after it
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "m", "messages": ["\\ud83d"]}',
+        b'\xef\xbb\xbf{"model": "m"}',
+        '{"model": "m"}'.encode("utf-16"),
+        b'{"model": "m", "x": NaN}',
+        b'{"model": "n", "model": "m"}',
+        b'{"model": "m", "deep": ' + b"[" * 400 + b"]" * 400 + b"}",
+    ],
+    ids=["half", "bom", "utf-16", "nan", "twice", "deep"],
+)
+def test_the_model_is_found_in_any_json(body: bytes) -> None:
+    async def test() -> None:
+        async with bed(("a",), group="models: [m]") as b:
+            assert (await b.post(data=body, headers=JSON))[0] == 200
+            assert b.backends["a"].heard[0].body == body
+
+    run(test())
+
+
+def test_a_large_request_of_many_small_things_takes_little_memory() -> None:
+    body = b'{"model": "m", "x": [' + b"{}," * 1_000_000 + b"{}]}"
+
+    async def test() -> None:
+        async with bed(("a",), group="models: [m]") as b:
+            tracemalloc.start()
+            try:
+                status, _, _ = await b.post(data=io.BytesIO(body), headers=JSON)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert status == 200
+            assert peak < 12 * len(body)  # a million of Python's objects are more than that alone
 
     run(test())
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 from multidict import CIMultiDict
+from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from ..router import NoServerError, Router
@@ -46,6 +47,8 @@ SHORT = 1 << 18
 #: Work that a client may say a request is, in usual requests.
 LEAST_WORK, MOST_WORK = 1e-3, 1e6
 _LONGEST_ID = 256
+#: Bytes of a body up to which it is read in another way if it is no JSON at first sight.
+_READ_AGAIN = 1 << 20
 #: CONNECT is about a connection, and what TRACE shows is the request as the backend got it: with its key.
 _NOT_FOR_PROXIES = ("CONNECT", "TRACE")
 
@@ -63,7 +66,7 @@ class Gone(Exception):
 
 class Asked(NamedTuple):
     """A request as it came. headers : those that go on · authorization : the client's, which goes on where there is no token to
-    get in here · model : that it asks for · payload : its JSON, where that was read."""
+    get in here · model : that it asks for."""
 
     method: str
     path: str
@@ -72,7 +75,6 @@ class Asked(NamedTuple):
     authorization: str | None
     request_id: str
     body: bytes
-    payload: dict[str, Any] | None
     model: str | None
     key: str | None
     work: float
@@ -252,11 +254,10 @@ class _Exchange:
         if _climbs(scope["path"]):
             raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
         body = await self._body()
-        payload = None
         method = scope["method"]
         kind = (content_type or "").partition(";")[0].strip().lower()
         if self.proxy._reads_models and body and not encoded and not kind.startswith("multipart/"):
-            payload, self.model = _model_of(body, strict=kind == "application/json" or kind.endswith("+json"))
+            self.model = _model_of(body, strict=kind == "application/json" or kind.endswith("+json"))
         if self.model is None:  # forms, and requests without a body, have no other way to say
             self.model = ours.get(b"x-queuewise-model")
         if self.proxy._reads_models and method == "GET" and (path == "/v1/models" or path.startswith("/v1/models/")):
@@ -279,7 +280,7 @@ class _Exchange:
         query = scope["query_string"].decode("latin-1")
         return Asked(
             *(method, path, query, headers, None if self.proxy._token else authorization, self.request_id),
-            *(body, payload, self.model, key, work, seconds),
+            *(body, self.model, key, work, seconds),
         )
 
     async def _body(self) -> bytes:
@@ -377,9 +378,9 @@ class _Exchange:
         if authorization is not None:
             headers["authorization"] = authorization
         body = asked.body
-        if backend.config.model is not None and asked.payload is not None and asked.model is not None:
+        if backend.config.model is not None and asked.model is not None:
             # Escaped throughout, since JSON may have half characters, which no encoding has.
-            body = json.dumps({**asked.payload, "model": backend.config.model}).encode()
+            body = json.dumps({**json.loads(body), "model": backend.config.model}).encode()
         response: aiohttp.ClientResponse | None = None
         answer: Answer | None = None
         sent = time.perf_counter()
@@ -586,20 +587,33 @@ def _climbs(path: str) -> bool:
     return any(step.partition(";")[0] in (".", "..") for step in steps)  # some servers take ..; for ..
 
 
-def _model_of(body: bytes, strict: bool) -> tuple[dict[str, Any] | None, str | None]:
-    """A body's JSON, and the model in it. strict : it says that it is JSON; else it may be anything."""
+class _Named(BaseModel):
+    """All that is to be known of a request's JSON."""
+
+    model: Any = None
+
+
+def _model_of(body: bytes, strict: bool) -> str | None:
+    """The model that a body's JSON names. strict : it says that it is JSON; else it may be anything.
+
+    It is read without making Python's objects of it: of 16 MiB of small ones there are hundreds of MiB. That reader knows no
+    half characters and no encodings but UTF-8, which Python's does.
+    """
     try:
-        payload = json.loads(body)
-    except (ValueError, RecursionError):
-        payload = None
-    if not isinstance(payload, dict):
-        if strict:
-            raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json"))
-        return None, None
-    model = payload.get("model")
+        model = _Named.__pydantic_validator__.validate_json(body).model
+    except ValidationError:
+        try:
+            payload = json.loads(body) if len(body) <= _READ_AGAIN else None
+        except (ValueError, RecursionError):
+            payload = None
+        if not isinstance(payload, dict):
+            if strict:
+                raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json")) from None
+            return None
+        model = payload.get("model")
     if model is not None and not isinstance(model, str):
         raise Refusal(problem(400, "model must be a text", code="invalid_value", param="model"))
-    return payload, model
+    return model
 
 
 def _class_of(group: Group, asked: str | None) -> str | None:
