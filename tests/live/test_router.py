@@ -382,12 +382,14 @@ def test_one_server_s_books_are_those_of_the_literal_twin(seed: int) -> None:
     for rate in (3.0, 0.5, 3.0, 9.0):
         for _ in range(250):
             tickets = [live.route() for _ in range(int(rng.integers(1, 4)))]
+            for _ in tickets:
+                twin.look(clock.now)
             events += [(clock.now, 1)] * len(tickets)
             for ticket in tickets:
                 clock.now += float(rng.exponential(1.0 / rate))
                 failed = rng.random() < 0.1
                 (live.cancel if failed else live.complete)(ticket)
-                twin.outcome(0.0 if failed else 1.0, busy_time(events, 2, seen, clock.now))
+                twin.outcome(0.0 if failed else 1.0, busy_time(events, 2, seen, clock.now), clock.now)
                 seen = clock.now
                 events.append((clock.now, -1))
             events = []  # all have left
@@ -395,7 +397,7 @@ def test_one_server_s_books_are_those_of_the_literal_twin(seed: int) -> None:
     assert (found["changes"], found["samples"]) == (twin.changes, pytest.approx(twin.done))
     assert found["busy_time"] == pytest.approx(twin.busy)
     assert live._fleet.learned[steps.SPREAD, 0, 0] == pytest.approx(twin.spread)
-    assert twin.changes >= 3
+    assert twin.changes >= 2 and twin.was > 0.0
 
 
 # --- what policies know -----------------------------------------------------------------------------------------------

@@ -165,6 +165,29 @@ def test_a_server_that_slows_down_is_unloaded_within_seconds_and_found_again() -
         assert run.rule.router.estimates()["s0"]["changes"] >= 1
 
 
+@pytest.mark.parametrize(("slow", "within"), [(20.0, 10.0), (300.0, 30.0)])
+def test_a_server_that_nobody_needs_is_found_again_when_it_recovers(slow: float, within: float) -> None:
+    """Another one can do all the work, so nothing but looking tells that the fast one is back; a restart in between too."""
+    back = 40.0 + slow
+    backends = [Backend([(0.0, 20.0), (40.0, 1.0), (back, 20.0)], slots=4), steady(10, 4)]
+    found = played(backends, 20.0, int(20.0 * (back + 70.0)), 3)["router"]
+    assert share(found, 0, 20, 40) > 0.95
+    assert share(found, 0, 45, back) < 0.1
+    assert share(found, 0, back + within, back + 60.0) > 0.8
+
+
+def test_what_a_slowed_server_was_is_known_after_a_restart() -> None:
+    backends = [Backend([(0.0, 20.0), (40.0, 1.0)], slots=4), steady(10, 4)]
+    (run,) = played(backends, 20.0, 1600, 1)["router"]
+    arrays, kept = run.rule.router.snapshot()
+    assert arrays["slowed"][0, 0, 0] > 0.0 and arrays["slowed"][1, 0, 0] == pytest.approx(20.0, rel=0.3)
+    anew = Routed(backends, 5)
+    anew.router.restore(arrays, kept)
+    now = float(run.arrived[-1])
+    anew.now = now
+    assert anew.router.snapshot()[0]["slowed"][1, 0, 0] == arrays["slowed"][1, 0, 0]
+
+
 def test_servers_that_do_not_change_are_seldom_found_changed() -> None:
     found = played(THREE, 9.0, 8000, 3)["router"]
     changes = sum(one["changes"] for run in found for one in run.rule.router.estimates().values())

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 SHIFT, FEWEST, LONGEST, BLOCK = 2.0, 5.0, 100.0, 16.0
+WARINESS, PATIENCE = 1.0, 16.0
 
 
 def busy_time(events: list[tuple[float, int]], slots: int, since: float, until: float) -> float:
@@ -64,12 +65,54 @@ class NaiveServer:
     before: list[tuple[float, float]] = field(default_factory=list)
     slower: Stretch = field(default_factory=lambda: Stretch(1.0 / SHIFT))
     faster: Stretch = field(default_factory=lambda: Stretch(SHIFT))
+    wary: bool = False  # it has become slower, and is looked after
+    was: float = 0.0  # its rate before that
+    back: float = 0.0  # the evidence that it is as it was
+    since: float = 0.0
+    faded: float = 0.0
 
-    def outcome(self, done: float, busy: float) -> None:
+    def count_for(self, factor: float) -> None:
+        """All that was observed counts for less."""
+        self.done *= factor
+        self.busy *= factor
+        for stretch in (self.slower, self.faster):
+            stretch.outcomes = [(done * factor, busy * factor) for done, busy in stretch.outcomes]
+
+    def look(self, now: float) -> None:
+        """A job is routed: what is known of a server that has become slower fades."""
+        if not self.wary:
+            return
+        half_life = max(WARINESS * (now - self.since), PATIENCE * self.busy / self.done)
+        if now - self.faded >= half_life / 16.0:
+            self.count_for(0.5 ** ((now - self.faded) / half_life))
+            self.faded = now
+
+    def is_back(self, before_done: float, before_busy: float, done: float, busy: float) -> bool:
+        """Whether an outcome makes it likely that a server is as it was, or leaves that open."""
+        if not self.wary or before_done <= 0.0 or self.was <= SHIFT * before_done / before_busy:
+            return False
+        rate = before_done / before_busy
+        as_it_was = done * math.log(self.was) - self.was * busy
+        as_it_is = done * math.log(rate) - rate * busy
+        self.back = max(0.0, self.back + as_it_was - as_it_is)
+        if self.back > 0.5 * self.threshold * max(1.0, self.spread):
+            self.done, self.busy = FEWEST + 1.0, (FEWEST + 1.0) / self.was
+            self.block, self.before = [], []
+            self.slower, self.faster = Stretch(1.0 / SHIFT), Stretch(SHIFT)
+            self.changes += 1
+            self.wary = False
+            return True
+        if self.back > 0.0:
+            self.count_for(0.5)
+        return self.back > 0.0
+
+    def outcome(self, done: float, busy: float, now: float) -> None:
         """One job more."""
         before_done, before_busy = self.done, self.busy
         self.done += done
         self.busy += busy
+        if self.is_back(before_done, before_busy, done, busy):
+            return
         for stretch in (self.slower, self.faster):
             old_done, old_busy = before_done - stretch.done, before_busy - stretch.busy
             if old_done < FEWEST or old_busy <= 0.0:
@@ -93,6 +136,13 @@ class NaiveServer:
                 self.changes += 1
                 self.block, self.before = [], []
                 self.slower, self.faster = Stretch(1.0 / SHIFT), Stretch(SHIFT)
+                if stretch.shift > 1.0:
+                    self.wary = False
+                    return
+                if not self.wary:
+                    self.was = old_done / old_busy
+                self.wary, self.back = True, 0.0
+                self.since = self.faded = now
                 return
         self.block.append((done, busy))
         if sum(done for done, _ in self.block) >= BLOCK:

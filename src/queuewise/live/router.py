@@ -507,6 +507,14 @@ class Router:
             self._now()
             return {self._name(int(row)): steps.expected_delay(self._fleet, lane, int(row)) for row in self._fleet.rows}
 
+    def waits(self, key: str | None = None) -> dict[str, float]:
+        """Seconds until a usual request is expected to be served at each server that may be used now; 0 where a slot is free.
+        As :meth:`delays` otherwise."""
+        lane = self._lane(key)
+        with self._lock:
+            self._now()
+            return {self._name(int(row)): steps.expected_wait(self._fleet, lane, int(row)) for row in self._fleet.rows}
+
     def listen(self, callback: Callable[[Ended], None]) -> None:
         """Call `callback` with each decision whose ticket is over, however it ended. It is called under the router's lock: it
         must be quick and must not call the router. What it raises is warned of, and never reaches who released."""
@@ -578,6 +586,7 @@ class Router:
             arrays: dict[str, NDArray[Any]] = {
                 "learned": self._fleet.learned[np.array(_KNOWLEDGE)][:, :, rows].copy(),
                 "explored": self._fleet.servers[steps.EXPLORED, rows].copy(),
+                "slowed": self._slowed(rows, now),
                 "lanes": lanes,
             }
             for lane in self._lanes:
@@ -635,6 +644,8 @@ class Router:
                 for field, values in zip(_KNOWLEDGE, arrays["learned"], strict=True):
                     self._fleet.learned[field, :, member.row] = values[:, at]
                 self._fleet.servers[steps.EXPLORED, member.row] = arrays["explored"][at]
+                if "slowed" in arrays:
+                    self._slow_again(member.row, arrays["slowed"][:, :, at], now)
                 member.counts = Counter(server["counts"])
                 member.draining = bool(server["draining"])
                 if member.name in kept.get("rests", {}):
@@ -828,6 +839,18 @@ class Router:
         for lane in range(len(self.classes)):
             steps.serve(self._fleet, lane, member.row, serving * served[lane] / total, now)
 
+    def _slowed(self, rows: list[int], now: float) -> NDArray[np.float64]:
+        """float64[2, classes, servers]: how long ago a server became slower (−1: it has not), and its rate before that."""
+        learned = self._fleet.learned[:, :, rows]
+        ages = np.where(learned[steps.WARY] > 0.0, now - learned[steps.SINCE], -1.0)
+        return np.stack([ages, learned[steps.WAS]])
+
+    def _slow_again(self, row: int, slowed: NDArray[np.float64], now: float) -> None:
+        learned = self._fleet.learned
+        learned[steps.WARY, :, row] = slowed[0] >= 0.0
+        learned[steps.SINCE, :, row], learned[steps.FADED, :, row] = now - slowed[0], now
+        learned[steps.WAS, :, row], learned[steps.BACK, :, row] = slowed[1], 0.0
+
     def _decision(self, entry: tuple[int, float, str, int, int, float, str | None]) -> Decision:
         number, at, server, reason, lane, work, instead = entry
         key = self.classes[lane] if self.classes else None
@@ -871,7 +894,7 @@ class Router:
         learned, row = self._fleet.learned, member.row
         for field in _KNOWLEDGE:
             learned[field, :, row] = 0.0
-        learned[steps.HUNG, :, row] = 0.0
+        learned[[steps.HUNG, steps.WARY], :, row] = 0.0
         learned[steps.SPREAD, :, row] = steps.FIRST_SPREAD
         learned[steps.BEGAN, :, row] = learned[steps.SERVING, :, row] * now
         if member.server.rate is not None:

@@ -55,9 +55,12 @@ CAPPED, PROBE, GIVEN = 100, 101, 102
 #: SLOW, FAST : N, S and score of the stretch in which the server may have become slower, faster · FIT : N and S of a block, and
 #: of the one before · SPREAD : mean of twice the deviance of a block from the one before, about 1 for exponential service ·
 #: TRIED : completions, never discounted · CHANGES : how often it was found changed · HUNG : 1 from when its silence was found
-#: to be a change until its next outcome · SERVED : N and S of completions alone, of the last few.
+#: to be a change until its next outcome · SERVED : N and S of completions alone, of the last few · WARY : 1 while it is known
+#: to have become slower some time ago · SINCE, FADED : when that was found, and when what is known of it last faded · WAS,
+#: BACK : its rate before that, and the score for its being so again.
 DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SERVING, BEGAN, LOAD, COUNT = range(8)
-SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, HUNG, SERVED, LEARNED = 8, 11, 14, 18, 19, 20, 21, 22, 24
+SLOW, FAST, FIT, SPREAD, TRIED, CHANGES, HUNG, SERVED = 8, 11, 14, 18, 19, 20, 21, 22
+WARY, SINCE, FADED, WAS, BACK, LEARNED = 24, 25, 26, 27, 28, 29
 #: Of these, what was observed and is discounted.
 DISCOUNTED_FIELDS = (DONE_WORK, BUSY, OWN_DONE, OWN_BUSY, SLOW, SLOW + 1, FAST, FAST + 1)
 
@@ -84,6 +87,9 @@ FIRST_SPREAD = 2.0
 MOST_SPREAD = 10.0
 #: Completions after which a stretch without a verdict is given up: it would hide a change that comes later.
 LONGEST = 100.0
+#: A server that has become slower may become as it was again. What was observed of it counts half after so many times the
+#: time since then, but not before so many jobs could be done: so it is tried again at pauses that grow with its slowness.
+WARINESS, PATIENCE = 1.0, 16.0
 #: Decisions that are remembered with what was seen.
 REMEMBERED = 256
 
@@ -216,6 +222,13 @@ def expected_delay(fleet: Fleet, lane: int, row: int) -> float:
     return float(max(slots, queue + 1.0) / (slots * _rate(fleet, lane, row)))
 
 
+def expected_wait(fleet: Fleet, lane: int, row: int) -> float:
+    """max(0, q + 1 − c)/(c N/S): seconds until a job that joins is expected to be served; 0 where a slot is free, NaN before
+    anything is known."""
+    waiting, slots = _queue(fleet, lane, row) + 1.0 - fleet.servers[SLOTS, row], fleet.servers[SLOTS, row]
+    return float(waiting / (slots * _rate(fleet, lane, row))) if waiting > 0.0 else 0.0
+
+
 @options(inline="never")
 def show(fleet: Fleet, lane: int, now: float, extra: float) -> int:
     """Fill in what the policy sees; returns the jobs in flight at its servers. `extra` : work beyond one job that the job to
@@ -293,7 +306,28 @@ def _score(shift: float, rate: float, done: float, busy: float) -> float:
 
 
 @options(inline="never")
-def _restart(fleet: Fleet, lane: int, row: int, stretch: int) -> None:
+def _fade(fleet: Fleet, settings: Settings, lane: int, row: int, now: float) -> bool:
+    """Let what is known of a server that has become slower count for less; whether it does."""
+    learned = fleet.learned
+    if learned[WARY, lane, row] == 0.0 or learned[DONE_WORK, lane, row] <= LEAST:
+        return False
+    half_life = WARINESS * (now - learned[SINCE, lane, row])
+    if half_life >= settings.half_life:
+        learned[WARY, lane, row] = 0.0
+        return False
+    half_life = max(half_life, PATIENCE * learned[BUSY, lane, row] / learned[DONE_WORK, lane, row])
+    passed = now - learned[FADED, lane, row]
+    if passed * 16.0 < half_life:
+        return False
+    learned[FADED, lane, row] = now
+    factor = 0.5 ** (passed / half_life)
+    for field in DISCOUNTED_FIELDS:
+        learned[field, lane, row] *= factor
+    return True
+
+
+@options(inline="never")
+def _restart(fleet: Fleet, lane: int, row: int, stretch: int, now: float) -> None:
     """A server has changed: the stretch since then counts alone, and what was before it as one completion. Where the stretch
     is hardly more than one long job, that may be all there is to it, and more of what was before is kept."""
     learned = fleet.learned
@@ -307,6 +341,41 @@ def _restart(fleet: Fleet, lane: int, row: int, stretch: int) -> None:
     for field in range(SLOW, SPREAD):
         learned[field, lane, row] = 0.0
     learned[CHANGES, lane, row] += 1.0
+    if stretch == SLOW:
+        if learned[WARY, lane, row] == 0.0:
+            learned[WAS, lane, row] = old_done / old_busy
+        learned[WARY, lane, row], learned[BACK, lane, row] = 1.0, 0.0
+        learned[SINCE, lane, row], learned[FADED, lane, row] = now, now
+    else:
+        learned[WARY, lane, row] = 0.0
+
+
+@options(inline="never")
+def _is_back(fleet: Fleet, settings: Settings, lane: int, row: int, done: float, busy: float) -> bool:
+    """Whether an outcome tells something new of a server that has become slower: it is as it was, or may be, so that what is
+    known of it counts half and it is tried again soon. Its rate of before is a hypothesis that a few outcomes can decide on,
+    where finding any change takes many."""
+    learned = fleet.learned
+    was = learned[WAS, lane, row]
+    old_done, old_busy = learned[DONE_WORK, lane, row] - done, learned[BUSY, lane, row] - busy
+    if learned[WARY, lane, row] == 0.0 or old_done <= 0.0 or old_busy <= 0.0 or was * old_busy <= SHIFT * old_done:
+        return False
+    rate = old_done / old_busy
+    score = max(0.0, learned[BACK, lane, row] + _score(was / rate, rate, done, busy))
+    learned[BACK, lane, row] = score
+    if score > 0.5 * _limit(fleet, settings, lane, row):
+        kept = FEWEST + 1.0
+        learned[OWN_DONE, lane, row] = learned[DONE_WORK, lane, row] = kept
+        learned[OWN_BUSY, lane, row] = learned[BUSY, lane, row] = kept / was
+        for field in range(SLOW, SPREAD):
+            learned[field, lane, row] = 0.0
+        learned[CHANGES, lane, row] += 1.0
+        learned[WARY, lane, row] = 0.0
+        return True
+    if score > 0.0:
+        for field in DISCOUNTED_FIELDS:
+            learned[field, lane, row] *= 0.5
+    return bool(score > 0.0)
 
 
 def _limit(fleet: Fleet, settings: Settings, lane: int, row: int) -> float:
@@ -315,9 +384,9 @@ def _limit(fleet: Fleet, settings: Settings, lane: int, row: int) -> float:
 
 
 @options(inline="never")
-def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
-    """One server is looked at per decision: has it been busy for too long without an answer? Then its place, else −1. One
-    silence is one change, however long it lasts."""
+def _look(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
+    """One server is looked at per decision. Its place where something else is known of it now, else −1: it was busy for too
+    long without an answer (one silence is one change, however long it lasts), or what is known of it has faded."""
     learned = fleet.learned
     if fleet.rows.shape[0] == 0:
         return -1
@@ -326,6 +395,8 @@ def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
         place = 0
     fleet.lanes[WATCHED, lane] = place
     row = fleet.rows[place]
+    if _fade(fleet, settings, lane, row, now):
+        return place
     if learned[HUNG, lane, row] > 0.0:
         return -1
     pending = accrued(fleet, lane, row, now)
@@ -333,17 +404,19 @@ def _is_silent(fleet: Fleet, settings: Settings, lane: int, now: float) -> int:
     if pending <= 0.0 or done * learned[BUSY, lane, row] >= learned[DONE_WORK, lane, row] * (busy + pending):
         return -1
     if _deviance(fleet, lane, row, done, busy, pending) > _limit(fleet, settings, lane, row):
-        _restart(fleet, lane, row, SLOW)
+        _restart(fleet, lane, row, SLOW, now)
         learned[HUNG, lane, row] = 1.0
         return place
     return -1
 
 
 @options(inline="never")
-def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: float, busy: float) -> bool:
+def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: float, busy: float, now: float) -> bool:
     """Whether a server has changed, by an outcome that is in N and S already. Page's test: the stretch in which it may have
     changed begins anew whenever nothing speaks for a change any more, so that it begins about when the change came."""
     learned = fleet.learned
+    if _is_back(fleet, settings, lane, row, done, busy):
+        return True
     for stretch, shift in ((SLOW, 1.0 / SHIFT), (FAST, SHIFT)):
         old_done = learned[DONE_WORK, lane, row] - done - learned[stretch, lane, row]
         old_busy = learned[BUSY, lane, row] - busy - learned[stretch + 1, lane, row]
@@ -359,7 +432,7 @@ def _has_changed(fleet: Fleet, settings: Settings, lane: int, row: int, done: fl
         if _deviance(fleet, lane, row, learned[stretch, lane, row], learned[stretch + 1, lane, row], 0.0) > _limit(
             fleet, settings, lane, row
         ):
-            _restart(fleet, lane, row, stretch)
+            _restart(fleet, lane, row, stretch, now)
             return True
     learned[FIT, lane, row] += done
     learned[FIT + 1, lane, row] += busy
@@ -540,16 +613,16 @@ def step(
                 assigned(params, state, seen, ticket)
         if what == LEAVE:
             done = event.done if event.kind == DONE else 0.0
-            changed = _has_changed(fleet, settings, lane, row, done, busy)
+            changed = _has_changed(fleet, settings, lane, row, done, busy, now)
             # Policies count jobs; where jobs are of unequal work, its sum counts.
             if place >= 0 and (changed or (event.kind == DONE and event.done != 1.0)):
                 first, last = place, place + 1
             if fleet.lanes[YOUNG, lane] > 0.0 and _seed(fleet, settings, lane, now):
                 first, last = 0, n
         elif what != ADVISE:
-            silent = _is_silent(fleet, settings, lane, now)
-            if silent >= 0:
-                first, last = silent, silent + 1
+            other = _look(fleet, settings, lane, now)
+            if other >= 0:
+                first, last = other, other + 1
     for place in range(first, last):
         known = fleet.rows[place]
         if fleet.learned[DONE_WORK, lane, known] > 0.0 or fleet.learned[BUSY, lane, known] > 0.0:
