@@ -575,7 +575,7 @@ def test_shedding() -> None:
             for status, body, headers in found:
                 if status == 429:
                     assert error_of(body)["type"] == "rate_limit_error" and int(headers["retry-after"]) >= 1
-        async with bed(("a",), group="shed: {delay: 2.0}", backend={"a": "rate: 1.0"}) as b:
+        async with bed(("a",), group="shed: {wait: 1.0}", backend={"a": "rate: 1.0"}) as b:
             b.do(waits(0.3))
             found = await asyncio.gather(*(b.post() for _ in range(5)))
             assert sorted(status for status, _, _ in found) == [200, 200, 429, 429, 429]
@@ -861,6 +861,27 @@ def test_a_reload_that_changes_the_classes_does_not_disturb_a_second_try() -> No
                 b.proxy.service.reload(config.model_copy(update={"groups": {"g": group}}))
                 status, said, headers = await asking
                 assert (status, said, headers["x-queuewise-attempts"]) == (500, b"late", "2")
+
+    run(test())
+
+
+def test_a_backend_that_is_removed_while_it_fails_leaves_the_others_to_try() -> None:
+    async def late(backend: Backend, heard: Any, send: Any) -> None:
+        await asyncio.sleep(0.2)
+        await answer(send, 500, b"late")
+
+    async def test() -> None:
+        async with bed() as b:
+            b.do(late)
+            asking = asyncio.create_task(b.post())
+            while not b.heard:
+                await asyncio.sleep(0.01)
+            first, other = ("a", "b") if b.backends["a"].heard else ("b", "a")
+            b.do(echo, other)
+            await asyncio.sleep(0.05)
+            b.group.remove(first)
+            status, _, headers = await asking
+            assert (status, headers["x-queuewise-backend"], headers["x-queuewise-attempts"]) == (200, other, "2")
 
     run(test())
 

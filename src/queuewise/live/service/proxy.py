@@ -360,7 +360,7 @@ class _Exchange:
                 last = answer, ticket.server
             if not (untouched or repeatable) or len(tried) >= retries.tries:
                 break
-            if len(tried) >= len(group.backends) or not budget.spend():
+            if not group.backends.keys() - tried or not budget.spend():
                 break
         if last is None:
             status, sentence = _UNANSWERED[said]
