@@ -31,7 +31,7 @@ groups:
     policy: {name: lased, update: completion}
     half_life: off
     circuit: {failures: 3}
-    shed: {in_flight: 100, delay: 10}
+    shed: {in_flight: 100, wait: 10}
     backends:
       a: {url: "https://a.example/v1", slots: 8, key: "${KEY:-none}", model: up}
       b: http://127.0.0.1:9002

@@ -136,7 +136,7 @@ def test_what_an_admin_added_goes_with_the_next_reload() -> None:
 
 def test_overload() -> None:
     clock = Clock()
-    one = group("shed: {in_flight: 3, delay: 4}, backends: {a: {url: 'http://a', rate: 1.0}}", clock)
+    one = group("shed: {in_flight: 3, wait: 4}, backends: {a: {url: 'http://a', rate: 1.0}}", clock)
     out = []
     for _ in range(3):
         assert one.overload(None) is None
@@ -144,9 +144,23 @@ def test_overload() -> None:
     reason, after = one.overload(None) or ("", 0.0)
     assert reason == "in_flight" and 1.0 <= after <= 4.0
     assert one.queue_depth() == 2
-    one = group("shed: {delay: 2.5}, backends: {a: {url: 'http://a', rate: 1.0}}", clock)
+    one = group("shed: {wait: 1.5}, backends: {a: {url: 'http://a', rate: 1.0}}", clock)
     held = [one.router.route() for _ in range(2)]
-    assert one.overload(None) == ("delay", pytest.approx(0.5))
+    assert one.overload(None) == ("wait", pytest.approx(0.5))
     assert len(held) == 2
-    unknown = group("shed: {delay: 0.001}, backends: {a: 'http://a'}", clock)
-    assert unknown.overload(None) is None or unknown.best_delay(None) > 0.0
+
+
+def test_a_free_slot_is_never_overloaded_whatever_is_believed() -> None:
+    """One slow answer, or a failure, would close a group for good: nothing could come in to correct it."""
+    clock = Clock()
+    one = group("shed: {wait: 0.2}, circuit: off, backends: {a: {url: 'http://a', slots: 2}}", clock)
+    assert one.overload(None) is None
+    serve(one, clock, "a", 50.0)
+    assert one.router.delays()["a"] > 10.0
+    first = one.router.route()
+    assert one.overload(None) is None
+    second = one.router.route()
+    assert (one.overload(None) or ("", 0.0))[0] == "wait"
+    one.router.complete(first)
+    assert one.overload(None) is None
+    one.router.complete(second)

@@ -92,7 +92,7 @@ def everything() -> tuple[Service, Metrics]:
     found.request("chat", "b", "no such", 502, 0.3, None, 0.001, 3)
     found.request(None, None, None, 404, 0.001)
     found.retry("timeout")
-    found.shed("chat", "delay")
+    found.shed("chat", "wait")
     found.reload(True)
     found.reload(False)
     found.save_failed()

@@ -183,11 +183,11 @@ class CircuitConfig(Strict):
 
 
 class ShedConfig(Strict):
-    """When a group takes no more, and says so with 429. in_flight : requests at its backends, queued ones included · delay :
-    seconds that a request would be expected to take at the best of them."""
+    """When a group takes no more, and says so with 429. in_flight : requests at its backends, queued ones included · wait :
+    seconds that a request would be expected to wait, before it is served, at the best of them."""
 
     in_flight: int | None = Field(default=None, ge=1)
-    delay: Seconds | None = None
+    wait: Seconds | None = None
 
 
 class GroupConfig(Strict):

@@ -116,17 +116,17 @@ class Group:
         """(reason, seconds to come back after) where the group takes no more, None where it does."""
         shed = self.config.shed
         if shed.in_flight is not None and self.router.in_flight >= shed.in_flight:
-            return "in_flight", max(1.0, self.best_delay(key) / 2.0)
-        if shed.delay is not None:
-            delay = self.best_delay(key)
-            if delay > shed.delay:
-                return "delay", delay - shed.delay
+            return "in_flight", max(1.0, self.best_wait(key) / 2.0)
+        if shed.wait is not None:
+            wait = self.best_wait(key)
+            if wait > shed.wait:
+                return "wait", wait - shed.wait
         return None
 
-    def best_delay(self, key: str | None) -> float:
-        """Seconds that a request is expected to take at the best backend; 0 where nothing is known."""
-        known = [delay for delay in self.router.delays(key).values() if math.isfinite(delay)]
-        return min(known, default=0.0)
+    def best_wait(self, key: str | None) -> float:
+        """Seconds until a request is expected to be served at the best backend: 0 where one has a free slot, whatever is
+        believed of its speed, so that a belief that is wrong cannot close a group; 0 where nothing is known."""
+        return min((wait for wait in self.router.waits(key).values() if math.isfinite(wait)), default=0.0)
 
     def queue_depth(self, estimates: dict[str, Any] | None = None) -> int:
         """Requests beyond the slots of the backends that they were sent to. `estimates` : the router's, if at hand."""

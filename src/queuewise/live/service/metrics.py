@@ -295,7 +295,7 @@ class Metrics(Collector):
             yield _gauge(
                 "queuewise_retry_budget_remaining", "Retries that may be made now", (), {(): self.retry_budget()}
             )
-        shed = {(name, reason): 0 for name in groups for reason in ("in_flight", "delay", "resting")}
+        shed = {(name, reason): 0 for name in groups for reason in ("in_flight", "wait", "resting")}
         yield _counter(
             "queuewise_shed_total", "Requests that were turned away", ("group", "reason"), {**shed, **self._shed}
         )
