@@ -16,48 +16,39 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import aiohttp
 from multidict import CIMultiDict
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from ..router import NoServerError, Router
 from ..tickets import Ticket
-from . import upstream
+from . import bodies, upstream
 from .auth import authorized
 from .budget import RetryBudget
-from .errors import problem
+from .config import LEAST_WORK, MOST_WORK
+from .errors import Refusal, problem, retry_after, unauthorized
 from .groups import Backend, Group
 from .metrics import Metrics
 from .service import Service
 from .upstream import HOP_BY_HOP, OWN, Verdict
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
 
 log = logging.getLogger("queuewise.requests")
 
 #: Answers of a known length up to this many bytes are read before they are passed on.
 SHORT = 1 << 18
-#: Work that a client may say a request is, in usual requests.
-LEAST_WORK, MOST_WORK = 1e-3, 1e6
 _LONGEST_ID = 256
+_LONGEST_MODEL = 1024
 #: Bytes of a body up to which it is read in another way if it is no JSON at first sight.
 _READ_AGAIN = 1 << 20
 #: CONNECT is about a connection, and what TRACE shows is the request as the backend got it: with its key.
 _NOT_FOR_PROXIES = ("CONNECT", "TRACE")
-
-
-class Refusal(Exception):
-    """A request that is answered here."""
-
-    def __init__(self, response: Response, reason: str = "") -> None:
-        self.response, self.reason = response, reason
 
 
 class Gone(Exception):
@@ -129,7 +120,7 @@ class Proxy:
             self._complained = now
             log.error("no connection to a backend can be made here: %s", os.strerror(error.errno or 0))
         sentence = "no connection to a backend can be made now"
-        return Refusal(problem(503, sentence, code="exhausted", headers=_retry_after(1.0)))
+        return Refusal(problem(503, sentence, code="exhausted", headers=retry_after(1.0)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = _Exchange(self, scope, receive, send)
@@ -192,7 +183,7 @@ class _Exchange:
             except TimeoutError:
                 if self.answered is None:
                     await self._say(problem(504, "no backend has answered in time", code="deadline_exceeded"))
-            except Gone:
+            except (Gone, ClientDisconnect):
                 self.end = "left"
             except Exception:  # a mistake of ours: the log has it, the client a sentence that gives nothing away
                 log.exception("request %s failed by a mistake of the proxy", self.request_id)
@@ -245,15 +236,14 @@ class _Exchange:
             self.request_id = uuid.uuid4().hex
         headers.add("x-request-id", self.request_id)
         if not authorized(scope["headers"], self.proxy._token):
-            hint = {"www-authenticate": 'Bearer realm="queuewise"'}
-            raise Refusal(problem(401, "a bearer token is needed", code="invalid_api_key", headers=hint))
+            raise Refusal(unauthorized())
         raw = scope.get("raw_path") or scope["path"].encode()
         path = raw.decode("latin-1")
         if scope["method"] in _NOT_FOR_PROXIES:
             raise Refusal(problem(405, f"{scope['method']} is not passed on", code="method_not_allowed"))
         if _climbs(scope["path"]):
             raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
-        body = await self._body()
+        body = await bodies.read(self.receive, service.config.limits.body)
         method = scope["method"]
         kind = (content_type or "").partition(";")[0].strip().lower()
         if self.proxy._reads_models and body and not encoded and not kind.startswith("multipart/"):
@@ -275,35 +265,13 @@ class _Exchange:
         if shed is not None:
             reason, after = shed
             raise Refusal(
-                problem(429, "too many requests are waiting", code="overloaded", headers=_retry_after(after)), reason
+                problem(429, "too many requests are waiting", code="overloaded", headers=retry_after(after)), reason
             )
         query = scope["query_string"].decode("latin-1")
         return Asked(
             *(method, path, query, headers, None if self.proxy._token else authorization, self.request_id),
             *(body, self.model, key, work, seconds),
         )
-
-    async def _body(self) -> bytes:
-        most = self.proxy.service.config.limits.body
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise Gone
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size > most:
-                raise Refusal(
-                    problem(
-                        *(413, f"the request is larger than {most} bytes"),
-                        code="request_too_large",
-                        headers={"connection": "close"},
-                    )
-                )
-            if not message.get("more_body", False):
-                return b"".join((*pieces, piece)) if pieces else piece
-            pieces.append(piece)
 
     def _models(self, path: str) -> Response:
         """The models that the settings name, in OpenAI's form."""
@@ -478,11 +446,11 @@ class _Exchange:
                 problem(
                     *(429, "all backends have asked to be left alone for a while"),
                     code="overloaded",
-                    headers=_retry_after(error.retry_after),
+                    headers=retry_after(error.retry_after),
                 ),
                 "resting",
             )
-        return Refusal(problem(503, "no backend can be used now", code="no_backend", headers=_retry_after(1.0)))
+        return Refusal(problem(503, "no backend can be used now", code="no_backend", headers=retry_after(1.0)))
 
     # --- back to the client -------------------------------------------------------------------------------------------
 
@@ -611,8 +579,9 @@ def _model_of(body: bytes, strict: bool) -> str | None:
                 raise Refusal(problem(400, "the body must be a JSON object", code="invalid_json")) from None
             return None
         model = payload.get("model")
-    if model is not None and not isinstance(model, str):
-        raise Refusal(problem(400, "model must be a text", code="invalid_value", param="model"))
+    if model is not None and not (isinstance(model, str) and len(model) <= _LONGEST_MODEL):
+        sentence = f"model must be a text of at most {_LONGEST_MODEL} characters"  # it is in answers, and in the log
+        raise Refusal(problem(400, sentence, code="invalid_value", param="model"))
     return model
 
 
@@ -641,10 +610,6 @@ def _number(ours: dict[bytes, str], name: bytes, least: float, most: float, othe
         field = name.decode()
         raise Refusal(problem(400, f"{field} must be a number {allowed}", code="invalid_value", param=field))
     return value
-
-
-def _retry_after(seconds: float) -> dict[str, str]:
-    return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
 async def _at_most(response: aiohttp.ClientResponse, size: int) -> tuple[bytes, bool]:
