@@ -211,8 +211,8 @@ def delays(long: bool) -> None:
             at_most(f"{scenario.name}: of known rates", ours.value, 1.1, "", 2, note)
             for what, one in (("while it learns", found.early), ("after an event", found.event)):
                 if one is not None:
-                    note = f" (+-{one.error:.2f}, first {one.mark:,})"
-                    at_most(f"  of least connections {what}, at worst", one.value, 1.05, "", 2, note)
+                    note = f" (+-{one.error:.2f}, at worst: the first {one.mark:,})"
+                    at_most(f"{scenario.name}: of l. c. {what}", one.value, 1.05, "", 2, note)
             if max(found.failed.values()) > 0.0:
                 shares = ", ".join(f"{rule} {100 * share:.1f} %" for rule, share in found.failed.items())
                 line("  requests that fail meanwhile", f"{100 * found.failed['router']:.1f} %", f"({shares})")

@@ -270,9 +270,10 @@ Nothing is retried here, so that failures show; the other rules have no circuits
     text += table(head, rows)
     text += f"""
 {count:,} requests; answers that no backend has given: {wrong}. The load tool sent 99 % of its requests within
-{1e3 * late:.0f} ms of their time. Requests take about {_extra(found):.0f} ms longer than in virtual time, where proxy, sockets
-and timers cost nothing. Beyond its capacity a backend has no mean delay, so where round robin and random overload one their
-numbers are those of the run's length.
+{1e3 * late:.0f} ms of their time. Requests take about {_extra(found):.0f} ms longer than in virtual time, where proxy, sockets,
+timers and whatever else the machine does cost nothing.
+Beyond its capacity a backend has no mean delay, so where round robin and random overload one their numbers are those of the
+run's length.
 
 ![Mean delay after learning of every rule in every scenario, on sockets and in virtual time](live-delays.png)
 

@@ -97,7 +97,7 @@ def settings(rules: Mapping[str, str], scenario: Scenario, urls: Mapping[str, st
         "admin": f"{HOST}:0",
         "limits": {"connections": 16384, "head_seconds": 3600.0},  # the load tool opens its connections beforehand
         "retries": {"tries": 1},
-        "log": {"level": "warning"},
+        "log": {"level": "error"},
         "groups": groups,
     }
 
