@@ -349,6 +349,12 @@ class Router:
             return list(self._members)
 
     @property
+    def settings(self) -> dict[str, Server]:
+        """Every server's slots, and the rate that was typed in, as they are now."""
+        with self._lock:
+            return {name: member.server for name, member in self._members.items()}
+
+    @property
     def in_flight(self) -> int:
         """Requests that are out, at all servers."""
         return len(self._flights)
@@ -453,18 +459,24 @@ class Router:
         rate : work per second of one busy slot, with `low` and `high` of a 95 % interval (exact for exponential service,
         widened by the spread that was seen otherwise) · samples : completions as they count now, what was believed beforehand
         included · completions : in all · changes : how often it was found changed · in_flight, slots, explorations, failures ·
-        state : "up", "draining", "resting", or its circuit's.
+        state : "up", "draining", "resting", or its circuit's · circuit : the state of that, None where there is none.
         """
         with self._lock:
             self._now()
             learned, servers = self._fleet.learned.copy(), self._fleet.servers.copy()
             members = [
-                (member.name, member.row, self._state(member), dict(member.counts)) for member in self._members.values()
+                (
+                    *(member.name, member.row, self._state(member)),
+                    None if member.circuit is None else member.circuit.state,
+                    dict(member.counts),
+                )
+                for member in self._members.values()
             ]
         found: dict[str, Any] = {}
-        for name, row, state, counts in members:
+        for name, row, state, circuit, counts in members:
             one: dict[str, Any] = {
                 "state": state,
+                "circuit": circuit,
                 "in_flight": int(servers[steps.IN_FLIGHT, row]),
                 "slots": int(servers[steps.SLOTS, row]),
                 "explorations": int(servers[steps.EXPLORED, row]),

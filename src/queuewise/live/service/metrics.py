@@ -240,7 +240,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families, with the routers' numbers as they are now."""
         seen = [
-            (name, group, group.router.estimates(), group.router.report(), group.router.snapshot()[1])
+            (name, group, group.router.estimates(), group.router.report())
             for name, group in tuple(self.service.groups.items())
         ]
         with self._lock:
@@ -317,10 +317,8 @@ class Metrics(Collector):
             )
 
 
-def _of_routers(
-    seen: list[tuple[str, Any, Any, Any, Any]], samples: Mapping[tuple[str, str, str], int]
-) -> Iterator[Metric]:
-    """seen : name, group, and its router's estimates, report and snapshot."""
+def _of_routers(seen: list[tuple[str, Any, Any, Any]], samples: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]:
+    """seen : name, group, and its router's estimates and report."""
     one, of_class = ("group", "backend"), ("group", "backend", "class")
     rates: dict[str, dict[Labels, float]] = {"rate": {}, "low": {}, "high": {}}
     in_flight: dict[Labels, float] = {}
@@ -333,7 +331,7 @@ def _of_routers(
     depths: dict[Labels, float] = {}
     panic: dict[Labels, float] = {}
     override: dict[Labels, float] = {}
-    for name, group, estimates, report, kept in seen:
+    for name, group, estimates, report in seen:
         for backend, known in estimates.items():
             at = (name, backend)
             for label, rate in known.get("classes", {"": known}).items():
@@ -343,13 +341,12 @@ def _of_routers(
                 rates["high"][*at, label] = math.inf if rate["high"] is None else rate["high"]
             in_flight[at], slots[at] = known["in_flight"], known["slots"]
             explored[at] = known["explorations"]
+            if known["circuit"] is not None:
+                circuits[at] = CIRCUITS[known["circuit"]]
             for state in STATES:
                 states[*at, state] = float(known["state"] == state)
             for end in ENDS:
                 outcomes[*at, end] = samples.get((*at, end), 0)
-        for server in kept["servers"]:
-            if server["circuit"] is not None:
-                circuits[name, server["name"]] = CIRCUITS[server["circuit"]["state"]]
         for word in WORDS.values():
             decisions[name, word] = report["why"][word]
         depths[(name,)] = group.queue_depth(estimates)

@@ -27,6 +27,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -65,13 +66,12 @@ Settings = Mapping[str, Mapping[str, Any]]
 def settings_of(router: Router, work: str = "requests") -> dict[str, Any]:
     """What a part says of a group: its policy, the plain rule in its place if there is one, classes, servers with slots and
     typed rate, and the unit of work."""
-    _, kept = router.snapshot()
     return {
-        "policy": kept["policy"]["name"],
+        "policy": router.policy.name,
         "override": router.report()["override"],
-        "classes": list(kept["classes"]),
+        "classes": list(router.classes),
         "work": work,
-        "servers": {server["name"]: {"slots": server["slots"], "rate": server["rate"]} for server in kept["servers"]},
+        "servers": {name: asdict(server) for name, server in router.settings.items()},
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import uvicorn
 from starlette.routing import Router as Routes
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import admin, decisions, health, logs, metrics
 from .config import Address, Config, ConfigError, LimitsConfig, read
@@ -24,7 +25,7 @@ from .groups import Group
 from .history import History
 from .metrics import Metrics
 from .protocol import limited
-from .proxy import Proxy, Receive, Scope, Send
+from .proxy import Proxy
 from .recording import Recorder, settings_of
 from .service import Service
 from .state import State
@@ -179,7 +180,7 @@ class Running:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _public(self, proxy: Proxy) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    def _public(self, proxy: Proxy) -> ASGIApp:
         routes = Routes(
             [
                 *decisions.routes(self.service, self.metrics),

@@ -14,12 +14,13 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._version import VERSION
+from ...files import write_atomically
 from ..errors import StoreError
 from ..lock import Lock
 from .groups import Group
@@ -91,15 +92,14 @@ class State:
             about["groups"][name] = kept
             arrays |= {f"{number}/{field}": array for field, array in learned.items()}
         arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
-        temporary = self.path.with_name(f"{self.path.name}.new")  # always the same: a kill leaves one, not one each
+
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
         try:
-            with temporary.open("wb") as handle:
-                np.savez(handle, **arrays)  # type: ignore[arg-type]
-                handle.flush()
-                os.fsync(handle.fileno())
-            os.replace(temporary, self.path)
+            # Under a name that is always the same: a kill leaves one piece, not one each.
+            write_atomically(self.path, write, f"{self.path.name}.new")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             self.failures += 1
             if self.trouble is None:
                 log.error("state: %s cannot be written (%s); routing goes on", self.path, error.strerror or error)
