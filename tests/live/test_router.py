@@ -891,6 +891,25 @@ def test_a_server_that_asked_for_a_rest_gets_it_even_if_all_did() -> None:
         live.rest("a", 0.0)
 
 
+def test_blame_counts_against_the_circuit_alone() -> None:
+    live, clock = router(["a", "b"])
+    for _ in range(5):
+        live.cancel(live.watch("a"))
+        live.blame("a")
+    assert live.estimates()["a"]["state"] == "open" and live.estimates()["a"]["failures"] == 0
+    clock.now += 5.5
+    trial = live.route()
+    assert (trial.server, trial.why) == ("a", "probe")
+    live.cancel(trial)
+    live.blame("a")  # the trial's answer was its fault too: twice the pause
+    clock.now += 5.5
+    assert {live.route().server for _ in range(4)} == {"b"}
+    clock.now += 5.5
+    assert live.route().server == "a"
+    with pytest.raises(ValueError, match="server: there is no server 'c'"):
+        live.blame("c")
+
+
 def test_who_listens_hears_of_every_end_once() -> None:
     live, clock = router(classes=["chat", "embed"], expire_after=60.0)
     heard: list[Ended] = []

@@ -415,6 +415,14 @@ class Router:
                 steps.serve(self._fleet, 0, member.row, serving, now)
             self._rebuild()
 
+    def blame(self, name: str) -> None:
+        """An answer of a server that was released already turns out to be its fault: it counts against its circuit."""
+        with self._lock:
+            now = self._now()
+            circuit = self._member(name).circuit
+            if circuit is not None and circuit.outcome(False, now, circuit.state != CLOSED):
+                self._rebuild()
+
     def rest(self, name: str, seconds: float) -> None:
         """A server has asked to be left alone for so long (HTTP's Retry-After). Unlike an open circuit that holds in a panic
         too, and it counts as no failure. It never shortens a rest; :meth:`resume` ends it."""

@@ -475,16 +475,39 @@ def test_a_clients_mistake_is_neither_service_nor_failure() -> None:
     run(test())
 
 
-def test_a_backend_that_refuses_our_key_or_does_not_know_its_model_attracts_no_traffic() -> None:
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_backend_that_refuses_what_others_serve_attracts_no_traffic(status: int) -> None:
+    """It is set up wrongly (a key, a path), and always idle: a few clients see it, then another one is asked, which tells."""
+
     async def test() -> None:
-        for status in (401, 404):
-            settings = {"a": 'key: "old", rate: 1000.0', "b": "rate: 1.0"}
-            async with bed(backend=settings, group="models: [m]") as b:
-                b.do(says(status), "a")
-                for _ in range(12):
-                    assert (await b.post())[0] == 200
-                assert b.outcomes("a") == {"error": len(b.backends["a"].heard)}
-                assert len(b.backends["a"].heard) <= 6
+        async with bed(backend=A_FIRST) as b:
+            b.do(says(status), "a")
+            found = [(await b.post())[0] for _ in range(30)]
+            assert found[:2] == [status, status] and set(found[2:]) == {200}
+            assert 5 <= len(b.backends["a"].heard) <= 10
+            assert b.group.router.estimates()["a"]["state"] == "open"
+            assert b.outcomes("a") == {"cancelled": len(b.backends["a"].heard)}
+
+    run(test())
+
+
+def test_what_all_refuse_is_the_clients_doing() -> None:
+    """A path that nobody has must not cost the backends their names, nor others twice the load."""
+
+    async def test() -> None:
+        async with bed(("a", "b", "c"), group="models: [m]") as b:
+            for _ in range(20):
+                assert (await b.post())[0] == 200
+            before = b.group.router.estimates()
+            b.do(says(404))
+            statuses = [await b.post("/v1/nowhere") for _ in range(40)]
+            assert {status for status, _, _ in statuses} == {404}
+            assert sum(int(headers["x-queuewise-attempts"]) for _, _, headers in statuses) <= 44
+            after = b.group.router.estimates()
+            for name, one in before.items():
+                assert after[name]["state"] == "up"
+                if one["rate"] is not None:  # a refusal takes as long as an answer here, and completes nothing
+                    assert after[name]["rate"] > one["rate"] / 10.0
 
     run(test())
 
@@ -610,6 +633,9 @@ def test_models_are_mapped_to_groups() -> None:
                         assert status == 404 and error_of(body)["code"] == "model_not_found"
                         assert error_of(body)["param"] == "model"
                         assert (await b.post(json={}))[0] == 404
+                        form = aiohttp.FormData({"file": io.BytesIO(b"sound"), "model": "big"})
+                        found = await b.post("/v1/audio/transcriptions", data=form)
+                        assert found[2]["x-queuewise-backend"] == "two"
                         for options in ({"data": b"form", "headers": {}}, {"json": {}, "headers": {}}):
                             options["headers"]["x-queuewise-model"] = "big"
                             found = await b.post("/v1/audio/transcriptions", **options)

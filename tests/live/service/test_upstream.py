@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from queuewise.live.service.upstream import DONE, FAILED, NEITHER, REFUSED, judge, seconds_of
+from queuewise.live.service.upstream import DONE, DOUBTFUL, FAILED, NEITHER, REFUSED, judge, seconds_of
 
 
 @pytest.mark.parametrize(
-    ("status", "own_key", "known_model", "meaning", "untouched"),
+    ("status", "meaning", "untouched"),
     [
-        (200, False, False, DONE, False),
-        (302, False, False, DONE, False),
-        (400, True, True, NEITHER, False),
-        (401, False, True, NEITHER, False),
-        (401, True, False, FAILED, True),
-        (403, True, False, FAILED, True),
-        (404, True, False, NEITHER, False),
-        (404, False, True, FAILED, True),
-        (408, False, False, FAILED, False),
-        (429, False, False, REFUSED, True),
-        (500, False, False, FAILED, False),
-        (503, False, False, REFUSED, False),
-        (504, False, False, FAILED, False),
+        (200, DONE, False),
+        (302, DONE, False),
+        (400, NEITHER, False),
+        (401, DOUBTFUL, True),
+        (403, DOUBTFUL, True),
+        (404, DOUBTFUL, True),
+        (408, FAILED, False),
+        (422, NEITHER, False),
+        (429, REFUSED, True),
+        (500, FAILED, False),
+        (503, REFUSED, False),
+        (504, FAILED, False),
     ],
 )
-def test_statuses(status: int, own_key: bool, known_model: bool, meaning: str, untouched: bool) -> None:
-    verdict = judge(status, None, own_key=own_key, known_model=known_model)
+def test_statuses(status: int, meaning: str, untouched: bool) -> None:
+    verdict = judge(status, None)
     assert (verdict.meaning, verdict.untouched, verdict.rest) == (meaning, untouched, None)
 
 
@@ -53,7 +52,7 @@ def test_retry_after(text: str | None, seconds: float | None) -> None:
 
 
 def test_only_429_and_503_ask_for_a_rest() -> None:
-    assert judge(429, "7", own_key=False, known_model=False).rest == 7.0
-    assert judge(503, "7", own_key=False, known_model=False).rest == 7.0
-    assert judge(500, "7", own_key=False, known_model=False).rest is None
-    assert judge(200, "7", own_key=False, known_model=False).rest is None
+    assert judge(429, "7").rest == 7.0
+    assert judge(503, "7").rest == 7.0
+    assert judge(500, "7").rest is None
+    assert judge(200, "7").rest is None

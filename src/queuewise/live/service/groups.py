@@ -12,6 +12,7 @@ from yarl import URL
 
 from ..router import Ended, Router
 from .config import BackendConfig, GroupConfig
+from .doubts import Doubts
 
 #: Hears of each decision that is over, with its group's name. See :meth:`..router.Router.listen`.
 Listener = Callable[[str, Ended], None]
@@ -35,7 +36,8 @@ class Backend:
 
 
 class Group:
-    """name, config · router : chooses · backends : name → where it is. Its methods are the one way to change both together.
+    """name, config · router : chooses · backends : name → where it is · doubts : about those that refuse. Its methods are the
+    one way to change router and backends together.
 
     Raises ValueError as :class:`..router.Router` does.
     """
@@ -50,6 +52,7 @@ class Group:
         self.name, self.config = name, config
         self._listeners, self._clock = tuple(listeners), clock
         self.backends = {label: Backend(label, one) for label, one in config.backends.items()}
+        self.doubts = Doubts()
         self.router = self._new_router(config)
 
     @property

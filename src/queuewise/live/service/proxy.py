@@ -14,6 +14,7 @@ import json
 import logging
 import math
 import os
+import re
 import time
 import uuid
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class Gone(Exception):
 
 class Asked(NamedTuple):
     """A request as it came. headers : those that go on · authorization : the client's, which goes on where there is no token to
-    get in here · model : that it asks for."""
+    get in here · model : that it asks for · mapped : whether that stands in its JSON, where it can have another name."""
 
     method: str
     path: str
@@ -67,6 +68,7 @@ class Asked(NamedTuple):
     request_id: str
     body: bytes
     model: str | None
+    mapped: bool
     key: str | None
     work: float
     seconds: float
@@ -134,7 +136,19 @@ class _Exchange:
     """One request and its answer."""
 
     __slots__ = (
-        *("answered", "backend", "begun", "end", "finished", "first_byte", "group", "model", "proxy", "receive"),
+        *(
+            "answered",
+            "backend",
+            "begun",
+            "end",
+            "finished",
+            "first_byte",
+            "group",
+            "meaning",
+            "model",
+            "proxy",
+            "receive",
+        ),
         *("request_id", "router", "scope", "send", "sending", "status", "ticket", "tried", "waited"),
     )
 
@@ -147,6 +161,7 @@ class _Exchange:
         self.status = 499  # as long as nothing was said: the client has gone (nginx's number)
         self.end = "broken"  # as long as it is not: "answered", the client has "left", the service has "stopped"
         self.tried: list[str] = []
+        self.meaning = ""  # of the last answer
         self.ticket: Ticket | None = None  # while it is out
         self.router: Router | None = None  # that gave it: a reload may give the group another one
         self.sending = False  # while a piece goes to the client
@@ -244,11 +259,16 @@ class _Exchange:
         if _climbs(scope["path"]):
             raise Refusal(problem(400, "the path must not have . or .. in it", code="invalid_path"))
         body = await bodies.read(self.receive, service.config.limits.body)
+        mapped = False
         method = scope["method"]
         kind = (content_type or "").partition(";")[0].strip().lower()
-        if self.proxy._reads_models and body and not encoded and not kind.startswith("multipart/"):
-            self.model = _model_of(body, strict=kind == "application/json" or kind.endswith("+json"))
-        if self.model is None:  # forms, and requests without a body, have no other way to say
+        if self.proxy._reads_models and body and not encoded:
+            if kind == "multipart/form-data":
+                self.model = _model_of_form(body)
+            else:
+                self.model = _model_of(body, strict=kind == "application/json" or kind.endswith("+json"))
+                mapped = self.model is not None
+        if self.model is None:  # what has no body has no other way to say
             self.model = ours.get(b"x-queuewise-model")
         if self.proxy._reads_models and method == "GET" and (path == "/v1/models" or path.startswith("/v1/models/")):
             raise Refusal(self._models(scope["path"]))
@@ -270,7 +290,7 @@ class _Exchange:
         query = scope["query_string"].decode("latin-1")
         return Asked(
             *(method, path, query, headers, None if self.proxy._token else authorization, self.request_id),
-            *(body, self.model, key, work, seconds),
+            *(body, self.model, mapped, key, work, seconds),
         )
 
     def _models(self, path: str) -> Response:
@@ -296,6 +316,7 @@ class _Exchange:
         repeatable = asked.method in ("GET", "HEAD", "OPTIONS") or asked.path in retries.repeat
         tried = self.tried
         last: tuple[Answer, str] | None = None  # the last answer that there was, and whose
+        refused: list[str] = []  # for what it is, which may be their fault
         said = "refused"
         budget = self.proxy.budget
         budget.request()
@@ -321,11 +342,23 @@ class _Exchange:
                 router.cancel(ticket)
                 continue
             self.router, self.ticket = router, ticket
+            self.meaning = ""
             answer, said, untouched = await self._try(group, backend, asked, deadline)
+            if self.meaning == upstream.DONE:
+                group.doubts.served(ticket.server)
+                for name in refused:
+                    router.blame(name)
             if self.answered is not None:
                 return
             if answer is not None:
                 last = answer, ticket.server
+                if answer.verdict.meaning == upstream.DOUBTFUL:
+                    refused.append(ticket.server)
+                    if len(refused) > 1:
+                        group.doubts.agreed(refused)
+                        break
+                    if not group.doubts.refused(ticket.server):
+                        break
             if not (untouched or repeatable) or len(tried) >= retries.tries:
                 break
             if not group.backends.keys() - tried or not budget.spend():
@@ -346,7 +379,7 @@ class _Exchange:
         if authorization is not None:
             headers["authorization"] = authorization
         body = asked.body
-        if backend.config.model is not None and asked.model is not None:
+        if backend.config.model is not None and asked.mapped:
             # Escaped throughout, since JSON may have half characters, which no encoding has.
             body = json.dumps({**json.loads(body), "model": backend.config.model}).encode()
         response: aiohttp.ClientResponse | None = None
@@ -358,15 +391,11 @@ class _Exchange:
                 response = await upstream.send(
                     self.proxy.session, self.proxy._timeout, asked.method, url, headers, body
                 )
-                verdict = upstream.judge(
-                    response.status,
-                    response.headers.get("retry-after"),
-                    own_key=backend.authorization is not None,
-                    known_model=asked.model in group.config.models,
-                )
-                failed = verdict.meaning in (upstream.FAILED, upstream.REFUSED)
+                verdict = upstream.judge(response.status, response.headers.get("retry-after"))
+                self.meaning = verdict.meaning
+                held = verdict.meaning in upstream.HELD
                 length = response.content_length
-                short = length <= SHORT if length is not None else failed
+                short = length <= SHORT if length is not None else held
                 content = b""
                 if short:
                     content, short = await _at_most(response, SHORT)
@@ -377,7 +406,7 @@ class _Exchange:
                 await self._stream(group, answer, response)
                 return None, "", False
             self._judged(group, verdict)
-            if not failed:
+            if not held:
                 await self._whole(answer)
                 return None, "", False
             return answer, str(response.status), verdict.untouched
@@ -583,6 +612,19 @@ def _model_of(body: bytes, strict: bool) -> str | None:
         sentence = f"model must be a text of at most {_LONGEST_MODEL} characters"  # it is in answers, and in the log
         raise Refusal(problem(400, sentence, code="invalid_value", param="model"))
     return model
+
+
+#: A field of a form, in multipart/form-data (RFC 7578): its name, other headers, an empty line, its value.
+_FORM_MODEL = re.compile(
+    rb'content-disposition:[^\r\n]*[ ;]name="?model"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,256})\r\n',
+    re.IGNORECASE,
+)
+
+
+def _model_of_form(body: bytes) -> str | None:
+    """The model that a form names, as those do that send a file."""
+    found = _FORM_MODEL.search(body)
+    return None if found is None else _decoded(found[1])
 
 
 def _class_of(group: Group, asked: str | None) -> str | None:

@@ -34,7 +34,9 @@ _IN_PIECES = 1 << 20
 _NOT_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 #: What an answer is to the router.
-DONE, FAILED, REFUSED, NEITHER = "done", "error", "refused", "neither"
+DONE, FAILED, REFUSED, DOUBTFUL, NEITHER = "done", "error", "refused", "doubtful", "neither"
+#: Of those that are not passed on at once, since another backend may do better.
+HELD = (FAILED, REFUSED, DOUBTFUL)
 
 
 def timeout(timeouts: TimeoutsConfig) -> aiohttp.ClientTimeout:
@@ -91,34 +93,25 @@ def headers_back(response: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
 
 
 class Verdict(NamedTuple):
-    """meaning : DONE, FAILED, REFUSED (the backend has not done it, and may be asked for less) or NEITHER (the client's fault:
-    the time counts, no service was done) · untouched : whether the backend surely has not worked on it, so that any request
-    may go to another · rest : seconds that it asks to be left alone."""
+    """meaning : DONE, FAILED, REFUSED (the backend has not done it, and may be asked for less), NEITHER (the client's fault:
+    the time counts, no service was done) or DOUBTFUL (that, or the backend's; see :mod:`.doubts`) · untouched : whether the
+    backend surely has not worked on it, so that any request may go to another · rest : seconds that it asks to be left
+    alone."""
 
     meaning: str
     untouched: bool
     rest: float | None
 
 
-def judge(
-    status: int,
-    retry_after: str | None,
-    *,
-    own_key: bool,
-    known_model: bool,
-    wall: Callable[[], float] = time.time,
-) -> Verdict:
-    """What a status means. own_key : the key was the backend's own, so that a refusal of it is no client's fault ·
-    known_model : the settings send this model here, so a backend that does not know it is set up wrongly.
-
-    A failure never counts as service, however fast it was, and neither does a request that was refused for what it asked.
-    """
+def judge(status: int, retry_after: str | None, wall: Callable[[], float] = time.time) -> Verdict:
+    """What a status means. A failure never counts as service, however fast it was, and neither does a request that was
+    refused for what it asked."""
     if status in (429, 503):
         return Verdict(REFUSED, status == 429, seconds_of(retry_after, wall))
     if status >= 500 or status == 408:
         return Verdict(FAILED, False, None)
-    if (own_key and status in (401, 403)) or (known_model and status == 404):
-        return Verdict(FAILED, True, None)
+    if status in (401, 403, 404):
+        return Verdict(DOUBTFUL, True, None)
     if status >= 400:
         return Verdict(NEITHER, False, None)
     return Verdict(DONE, False, None)
