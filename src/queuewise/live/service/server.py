@@ -387,6 +387,8 @@ def _want_files(limits: LimitsConfig) -> None:
 
 def serve(config: Config, path: Path | None = None) -> None:
     """Run the service until it is told to end, by a signal. Raises as :class:`Running` does."""
+    if hasattr(signal, "SIGHUP"):  # which would end the process before there is anything to reload
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logs.setup(config.log)
     logs.hide(config)
     _want_files(config.limits)

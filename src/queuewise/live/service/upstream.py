@@ -25,9 +25,9 @@ HOP_BY_HOP = frozenset(
 OWN = b"x-queuewise-"
 #: Control characters in a header's value become spaces, as RFC 9110, section 5.5, has it for the worst of them.
 _VISIBLE = bytes(32 if (code < 32 and code != 9) or code == 127 else code for code in range(256))
-#: Seconds that an idle connection to a backend is kept: less than the five after which common servers close theirs, since a
-#: request sent into a closing connection fails by nobody's fault.
-KEEP_ALIVE = 4.0
+#: Seconds that an idle connection to a backend is kept: less than the two to five after which common servers close theirs,
+#: since a request sent into a closing connection fails by nobody's fault.
+KEEP_ALIVE = 1.5
 #: From this many bytes on a body is handed over as a file, which is sent in pieces.
 _IN_PIECES = 1 << 20
 #: Headers that the client library would add of its own.
