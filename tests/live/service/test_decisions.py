@@ -364,6 +364,8 @@ def test_without_a_usable_backend(bench: Bench) -> None:
 def test_that_nothing_new_is_taken_at_the_end(bench: Bench) -> None:
     ticket = bench.post("/route", group="rest").json()["ticket"]
     bench.service.stopping = True
+    assert bench.post("/route", group="rest").status == 200  # who has not noticed yet is served
+    bench.service.closing = True
     answer = bench.post("/route", group="rest")
     assert answer.status == 503 and answer.error["code"] == "stopping"
     assert bench.post("/watch", group="rest", server="d").status == 503

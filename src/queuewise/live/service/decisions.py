@@ -181,7 +181,7 @@ class Decisions:
 
     def _admit(self, group: Group, key: str | None) -> str | None:
         """The class of a new request. Refuses where nothing new is taken, and a class that there is not."""
-        if self.service.stopping:
+        if self.service.closing:
             raise Refusal(problem(503, "the service is about to stop", code="stopping", headers=retry_after(1.0)))
         if key is None:
             key = group.classes[0] if group.classes else None
@@ -210,7 +210,7 @@ class Decisions:
             "ticket": name,
             "group": group.name,
             "server": ticket.server,
-            "url": backend.config.url,
+            "url": backend.config.root,
             "model": backend.config.model or asked.model,
             "why": ticket.why,
             "instead": ticket.instead,
@@ -295,7 +295,7 @@ class _Post:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         token = self._service.config.token
         if token is not None and not authorized(scope["headers"], token.get_secret_value()):
-            raise Refusal(unauthorized())
+            raise Refusal(unauthorized(scope["headers"]))
         if scope["method"] != "POST":
             sentence = f"must be POST, not {scope['method']}"
             raise Refusal(problem(405, sentence, code="method_not_allowed", headers={"allow": "POST"}))
