@@ -67,9 +67,8 @@ class _Limited(HttpToolsProtocol):
             except httptools.HttpParserError:
                 self._refuse(400, "Bad Request")
                 return
-        if (
-            self._awaited == _HEAD
-        ):  # it spans pieces; what ended before it in its first piece counts too, which is little
+        # A head that spans pieces; what ended before it in its first piece counts too, which is little.
+        if self._awaited == _HEAD:
             self._head_bytes = self._head_bytes + len(data) if before == _HEAD else len(data)
             self._too_large = self._too_large or self._head_bytes > self.limits.head
         if self._too_large:

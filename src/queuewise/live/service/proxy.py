@@ -429,9 +429,7 @@ class _Exchange:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._let_go("error")
             log.debug("backend %s: %s", backend.name, type(error).__name__)
-            if self.answered is not None:
-                return None, "broken", False  # all that can be done is to break off, too
-            return None, "broken", False
+            return None, "broken", False  # if it had begun to answer, all that can be done is to break off, too
         finally:
             if answer is None:
                 self.waited += time.perf_counter() - sent
