@@ -557,14 +557,16 @@ def check_config(
         config = settings.read(file)
     except settings.ConfigError as error:
         if as_json:
-            _print_json({"file": str(file), "good": False, "mistakes": error.mistakes})
+            _print_json({"file": str(file), "good": False, "mistakes": error.mistakes, "notes": []})
         for mistake in error.mistakes:
             _say(f"{file}: {mistake}")
         raise typer.Exit(BAD_INPUT) from None
     if as_json:
-        _print_json({"file": str(file), "good": True, "mistakes": []})
+        _print_json({"file": str(file), "good": True, "mistakes": [], "notes": settings.notes(config)})
     else:
         _print_lines([f"{file} is good:", *settings.summary(config)])
+        for note in settings.notes(config):
+            _say(f"{file}: warning: {note}")
 
 
 @app.command()

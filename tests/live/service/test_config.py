@@ -12,8 +12,20 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queuewise.dispatch.policies import REGISTER
 from queuewise.live.circuit import CircuitSettings
-from queuewise.live.service.config import CircuitConfig, ConfigError, of_options, parse, read, schema, summary
+from queuewise.live.service import config as settings
+from queuewise.live.service.config import (
+    CircuitConfig,
+    ConfigError,
+    Strict,
+    notes,
+    of_options,
+    parse,
+    read,
+    schema,
+    summary,
+)
 
 WHOLE = """
 listen: 0.0.0.0:8080
@@ -44,7 +56,7 @@ ENVIRONMENT = {"TOKEN": "s3cret", "RATE": "2.5"}
 
 def mistakes(text: str, **environment: str) -> list[str]:
     with pytest.raises(ConfigError) as found:
-        parse(text, environment=environment)
+        parse(text, environment={"EMPTY": "", "SET": "x", **environment})
     return found.value.mistakes
 
 
@@ -59,8 +71,59 @@ def test_a_whole_file() -> None:
     assert rest.circuit is None and rest.backends["c"].rate == 2.5
     router = chat.router(compiled=False)
     assert router.policy.name == "lased" and router.policy.options["update"] == "completion"
-    assert "s3cret" not in repr(config) and "s3cret" not in "\n".join(summary(config))
-    assert summary(config)[0] == "  listens at 0.0.0.0:8080, asks for a token"
+    assert "s3cret" not in repr(config)
+
+
+def test_the_summary_confirms_what_was_set() -> None:
+    found = summary(parse(WHOLE.replace(":-none", ":-an0ther"), environment=ENVIRONMENT))
+    assert "s3cret" not in str(found) and "an0ther" not in str(found)
+    assert found == [
+        "  listens at 0.0.0.0:8080, asks for a token",
+        "  admin at [::1]:8081, asks for no token",
+        "  group chat: small, large; lased (update completion); sheds beyond 100 requests in flight or a wait of 10 s",
+        "    a: https://a.example/v1, 8 slots, model up, a key of its own",
+        "    b: http://127.0.0.1:9002, 1 slot, the client's key",
+        "    half_life off, circuit failures 3",
+        "  group rest: all other models; optimistic_sed; sheds nothing",
+        "    c: http://127.0.0.1:9003, 1 slot, rate 2.5/s a slot, the client's key",
+        "    circuit off",
+        "  timeouts: connect 1, deadline 20",
+        "  retries: tries 2, share 0.1",
+        "  limits: body 2MiB, head 8000",
+        "  log: format json, requests true",
+        "  learned rates are kept in learned, saved every 10 s",
+        "  decisions are recorded in decisions, every 5 s",
+    ]
+    assert summary(parse(f"{ONE}\nadmin: off", environment={})) == [
+        "  listens at 127.0.0.1:8080, asks for no token",
+        "  no admin port",
+        "  group g: all other models; optimistic_sed; sheds nothing",
+        "    a: http://x, 1 slot, the client's key",
+        "  learned rates are not kept",
+    ]
+
+
+def test_one_url_twice_is_worth_a_note() -> None:
+    backends = "a: 'http://x', b: 'http://x/v1/', c: {url: 'http://x', key: k}, d: {url: 'http://x', model: m}"
+    (note,) = notes(parse(f"groups: {{g: {{backends: {{{backends}}}}}}}", environment={}))
+    assert note.startswith("groups.g.backends: a and b have the same url; if they are one server,")
+    two = "groups: {g: {backends: {a: 'http://x'}}, h: {models: [m], backends: {a: 'http://x', b: 'http://y'}}}"
+    assert notes(parse(two, environment={})) == []
+
+
+def test_examples_in_sentences_are_good() -> None:
+    """What a sentence says that must be written may be written."""
+    models = [
+        one
+        for one in vars(settings).values()
+        if isinstance(one, type) and issubclass(one, Strict) and one is not Strict
+    ]
+    assert len(models) >= 9
+    for model in models:
+        model.model_validate(yaml.safe_load(model.example))
+    policy = yaml.safe_load(settings._WITH_OPTIONS)
+    group = {"policy": policy, "backends": {"a": "http://x", "b": "http://y"}}
+    assert parse(json.dumps({"groups": {"g": group}})).groups["g"].policy == policy
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -85,6 +148,14 @@ def test_variables_are_texts_whatever_is_in_them() -> None:
     text = "{groups: {g: {models: ['${M}', '$${M}'], backends: {a: 'http://x'}}}}"
     config = parse(text, environment={"M": "x, admin: 0.0.0.0:1}"})
     assert config.groups["g"].models == ("x, admin: 0.0.0.0:1}", "${M}")
+
+
+def test_what_looks_like_a_variable_is_a_text_where_no_secret_is_wanted() -> None:
+    text = "{groups: {g: {models: ['$M', '$', '$$x', '{$}'], backends: {a: {url: 'http://x', key: '${K}'}}}}}"
+    config = parse(text, environment={"K": "$ecret"})
+    assert config.groups["g"].models == ("$M", "$", "$$x", "{$}")
+    key = config.groups["g"].backends["a"].key
+    assert key is not None and key.get_secret_value() == "$ecret"
 
 
 ONE = "groups: {g: {backends: {a: 'http://x'}}}"
@@ -118,7 +189,7 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
             "groups: {g: {backends: {a: {url: 'ftp://x', slots: 0, key: 5, slotz: 2}}}}",
             [
                 "groups.g.backends.a.slots: must be at least 1, not 0",
-                "groups.g.backends.a.key: must be a valid string",
+                "groups.g.backends.a.key: must be a text",
                 "groups.g.backends.a.slotz: there is no such setting; did you mean 'slots'?",
             ],
         ),
@@ -145,6 +216,68 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
         ),
         ("groups: {g: {backends: {a: {}}}}", ["groups.g.backends.a.url: is missing"]),
         (
+            "groups: {g: {backends: ['http://x']}}",
+            ["groups.g.backends: must be names with URLs, as in {a: http://10.0.0.1:8000}"],
+        ),
+        ("groups: {g: {models: m, backends: {a: 'http://x'}}}", ["groups.g.models: must be a list, not 'm'"]),
+        (
+            "groups: {g: {shed: 30, backends: {a: 'http://x'}}}",
+            ["groups.g.shed: must be settings by name, as in {in_flight: 200}, not 30"],
+        ),
+        (
+            "groups: {g: {half_life: never, change_threshold: x, circuit: 3, backends: {a: 'http://x'}}}",
+            [
+                "groups.g.half_life: must be a number of seconds, or off, not 'never'",
+                "groups.g.change_threshold: must be a number, or off, not 'x'",
+                "groups.g.circuit: must be settings by name, as in {failures: 5}, or off, not 3",
+            ],
+        ),
+        (
+            "groups: {g: {circuit: {pause: soon}, shed: {wait: long}, policy: [a], backends: {a: 'http://x'}}}",
+            [
+                "groups.g.policy: must be a name, or options with a name, as in {name: power_of_d, choices: 2}",
+                "groups.g.circuit.pause: must be a number of seconds, not 'soon'",
+                "groups.g.shed.wait: must be a number of seconds, not 'long'",
+            ],
+        ),
+        (f"{ONE}\ntimeouts: {{first_byte: 30s}}", ["timeouts.first_byte: must be a number of seconds, not '30s'"]),
+        (f"{ONE}\ntimeouts:", ["timeouts: must be settings by name, as in {first_byte: 60}, not nothing"]),
+        (f"{ONE}\nlog: {{requests: maybe}}", ["log.requests: must be true or false, not 'maybe'"]),
+        (f"{ONE}\nadmin: on", ["admin: must be HOST:PORT, such as 127.0.0.1:8080, not true"]),
+        (f"{ONE}\nrecord: 3", ["record: must be a folder, or settings by name, as in {folder: decisions}, not 3"]),
+        (
+            f"{ONE}\nrecord: {{folder: x, flush_second: 3}}",
+            ["record.flush_second: there is no such setting; did you mean 'flush_seconds'?"],
+        ),
+        (
+            "groups: {g: {backends: {a: {url: 3, slots: many, rate: fast}, b: 3}}}",
+            [
+                "groups.g.backends.a.url: must be a text, not 3",
+                "groups.g.backends.a.slots: must be a whole number, not 'many'",
+                "groups.g.backends.a.rate: must be a number, not 'fast'",
+                'groups.g.backends.b: must be a URL, or settings by name, as in {url: "http://10.0.0.1:8000", slots: 8}, not 3',
+            ],
+        ),
+        (
+            "groups: {g: {backends: {a: 'http://h:1/v1/chat/completions'}}}",
+            ["groups.g.backends.a: url must be what stands before /v1/chat/completions, without the path of a request"],
+        ),
+        ("groups: {g: {backends: {a: {url: 'http://x', key: ''}}}}", ["groups.g.backends.a.key: is empty"]),
+        (f"{ONE}\ntoken: ${{EMPTY}}", ["token: the environment variable EMPTY is empty"]),
+        (f"{ONE}\ntoken: ${{GONE:-}}", ["token: the environment variable GONE is empty"]),
+        *(
+            (
+                f"{ONE}\ntoken: '{text}'",
+                ["token: '${' begins a variable, written ${NAME} or ${NAME:-text}; '$${' stands for '${'"],
+            )
+            for text in ("${B AD}", "${", "${A:-${SET}}", "${3}", "${A")
+        ),
+        (f"{ONE}\nadmin_token: $TOKEN", ["admin_token: environment variables are written ${NAME}, with braces"]),
+        (
+            "groups: {g: {policy: fastest, backends: {a: 'http://x'}}}",
+            [f"groups.g: policy: no rule is called 'fastest'; known: {', '.join(sorted(REGISTER))}"],
+        ),
+        (
             "groups: {g: {policy: sedd, backends: {a: 'http://x'}}}",
             ["groups.g: policy: no rule is called 'sedd'; did you mean 'sed'?"],
         ),
@@ -155,7 +288,7 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
         (
             "groups: {g: {policy: {update: x}, backends: {a: 'http://x'}}}",
             [
-                "groups.g: policy: a policy with options needs its name, as in {name: lased, update: completion}",
+                "groups.g: policy: a policy with options needs its name, as in {name: power_of_d, choices: 2}",
             ],
         ),
         (
@@ -264,8 +397,33 @@ def test_options_in_the_place_of_a_file() -> None:
     assert of_options(["http://x/a=b"]).groups["default"].backends["b1"].url == "http://x/a=b"
     with pytest.raises(ConfigError, match="--backend: 'a' stands twice"):
         of_options(["a=http://x", "a=http://y"])
-    with pytest.raises(ConfigError, match=r"options: groups\.default\.backends\.b1: url must be like"):
-        of_options(["nonsense"])
+    for backends, options, sentence in (
+        (
+            ["127.0.0.1:9301"],
+            {},
+            "--backend 127.0.0.1:9301: url must be like http://host:port, without user, query or fragment",
+        ),
+        (
+            ["http://x", "b=http://x/v1/chat/completions"],
+            {},
+            "--backend b=http://x/v1/chat/completions: url must be what stands before /v1/chat/completions, without the path "
+            "of a request",
+        ),
+        (["http://x"], {"policy": "sedd"}, "--policy: no rule is called 'sedd'; did you mean 'sed'?"),
+        (["http://x"], {"listen": "x"}, "--listen: must be HOST:PORT, such as 127.0.0.1:8080, not 'x'"),
+        (["http://x"], {"admin": "127.0.0.1:8080"}, "--admin: must be another address than listen, 127.0.0.1:8080"),
+        *(
+            (
+                ["http://x"],
+                {option: "0.0.0.0:8080"},
+                f"--{option}: on an address that is no loopback one a token is needed, and for that a file of settings",
+            )
+            for option in ("listen", "admin")
+        ),
+    ):
+        with pytest.raises(ConfigError) as found:
+            of_options(backends, **options)
+        assert str(found.value) == f"serve: {sentence}"
 
 
 def test_the_schema_takes_what_is_good() -> None:

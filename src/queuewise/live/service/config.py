@@ -8,7 +8,8 @@
           b: {url: "http://127.0.0.1:9002", slots: 4}
 
 ``${NAME}`` in a text stands for an environment variable, ``${NAME:-text}`` for one that may be missing; ``$${`` is ``${``. They
-are put in after the file was read, so what is in a variable is never read as YAML.
+are put in after the file was read, so what is in a variable is never read as YAML. The sentences about types are made in
+:mod:`.words`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -35,16 +36,26 @@ from pydantic import (
 
 from ...dispatch.policies import make
 from ...dispatch.policy import Policy
-from ...fields import nearest
 from ..circuit import CircuitSettings
 from ..router import MOST_SLOTS, Router, Server
-from .words import allowed
+from . import words
+from .words import Means
 
 #: A file of settings is at most this many bytes.
 LARGEST_FILE = 4 * 1024 * 1024
 #: Work that a client may say a request is, in usual requests.
 LEAST_WORK, MOST_WORK = 1e-3, 1e6
-_VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+#: Settings whose values are shown nowhere.
+SECRETS = ("key", "token", "admin_token")
+_VARIABLE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*))?\}|(\$\{)")
+#: A policy with options, for sentences.
+_WITH_OPTIONS = "{name: power_of_d, choices: 2}"
+#: What stands for a variable elsewhere; the shells' way.
+_LIKE_A_VARIABLE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
+#: A backend's URL does not end like this: it is what all requests have in common.
+_REQUEST = re.compile(
+    r"/v1/(?:chat(?:/completions)?|completions|embeddings|responses|models|moderations|rerank|score)/*$"
+)
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
@@ -72,6 +83,12 @@ def _off(value: Any) -> Any:
     return None if value is False or value == "off" else value
 
 
+def _name_or_options(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise ValueError(f"must be a name, or options with a name, as in {_WITH_OPTIONS}{words.given(value)}")
+    return value
+
+
 class Address(BaseModel):
     """Where to listen: host and port."""
 
@@ -96,12 +113,12 @@ class Address(BaseModel):
 def _address(value: Any) -> Any:
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isdecimal()):
         value = f"127.0.0.1:{value}"
-    if not isinstance(value, str):
+    if isinstance(value, Address):
         return value
-    host, colon, port = value.rpartition(":")
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     host = host.strip("[]")
     if not colon or not port.isdecimal() or not host or int(port) > 65535:
-        raise ValueError(f"must be HOST:PORT, such as 127.0.0.1:8080, not {value!r}")
+        raise ValueError(f"must be HOST:PORT, such as 127.0.0.1:8080{words.given(value)}")
     return Address(host=host, port=int(port))
 
 
@@ -128,21 +145,25 @@ class _OrElse:
 
 _OR_OFF = _OrElse({"enum": [False, "off"]})
 _OR_TEXT = _OrElse({"type": "string"})
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_MAY_BE_OFF = Means(off=True)
+_SECONDS = Means("a number of seconds")
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), _SECONDS]
 Name = Annotated[str, Field(pattern=_NAME)]
 
 
 class Strict(BaseModel):
-    """Settings that there are, and no others."""
+    """Settings that there are, and no others. example : of them, for the sentence where something else stands."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    example: ClassVar[str]
 
 
 class BackendConfig(Strict):
-    """A server. url : up to and with ``/v1``, or without it · slots : requests that it serves at a time · rate : requests per
-    second of a slot, where it is known · key : its API key; without one the client's own is passed on · model : what it calls
-    the model, where that is another name."""
+    """A server. url : up to and with ``/v1``, or without it, which is the same · slots : requests that it serves at a time ·
+    rate : requests per second of a slot, where it is known · key : its API key; without one the client's own is passed on ·
+    model : what it calls the model, where that is another name."""
 
+    example = '{url: "http://10.0.0.1:8000", slots: 8}'
     url: str
     slots: int = Field(default=1, ge=1, le=MOST_SLOTS)
     rate: float | None = Field(default=None, gt=0)
@@ -163,7 +184,15 @@ class BackendConfig(Strict):
             good = False
         if not good or parts.query or parts.fragment or "@" in parts.netloc:
             raise ValueError("url must be like http://host:port, without user, query or fragment")
+        request = _REQUEST.search(parts.path)
+        if request is not None:
+            raise ValueError(f"url must be what stands before {request[0]}, without the path of a request")
         return self
+
+    @property
+    def root(self) -> str:
+        """What stands before /v1/ in the URLs of its requests."""
+        return self.url.rstrip("/").removesuffix("/v1")
 
     def server(self) -> Server:
         """What the router knows of it."""
@@ -173,11 +202,12 @@ class BackendConfig(Strict):
 class CircuitConfig(Strict):
     """See :class:`..circuit.CircuitSettings`."""
 
+    example = "{failures: 5}"
     failures: int = CircuitSettings.failures
     window: int = CircuitSettings.window
     share: float = CircuitSettings.share
-    pause: float = CircuitSettings.pause
-    longest_pause: float = CircuitSettings.longest_pause
+    pause: Annotated[float, _SECONDS] = CircuitSettings.pause
+    longest_pause: Annotated[float, _SECONDS] = CircuitSettings.longest_pause
     trials: int = CircuitSettings.trials
     panic: float = CircuitSettings.panic
 
@@ -186,6 +216,7 @@ class ShedConfig(Strict):
     """When a group takes no more, and says so with 429. in_flight : requests at its backends, queued ones included · wait :
     seconds that a request would be expected to wait, before it is served, at the best of them."""
 
+    example = "{in_flight: 200}"
     in_flight: int | None = Field(default=None, ge=1)
     wait: Seconds | None = None
 
@@ -194,19 +225,26 @@ class GroupConfig(Strict):
     """Backends that serve the same models. models : the names that clients ask for; a group without takes what no other does.
     The rest: see :class:`..router.Router`."""
 
+    example = "{backends: {a: http://10.0.0.1:8000}}"
     models: tuple[str, ...] = ()
-    backends: dict[Name, Annotated[BackendConfig, _OR_TEXT]]
-    policy: str | dict[str, Any] = "optimistic_sed"
+    backends: Annotated[
+        dict[
+            Name,
+            Annotated[BackendConfig, _OR_TEXT, Means(f"a URL, or settings by name, as in {BackendConfig.example}")],
+        ],
+        Means("names with URLs, as in {a: http://10.0.0.1:8000}"),
+    ]
+    policy: Annotated[str | dict[str, Any], BeforeValidator(_name_or_options)] = "optimistic_sed"
     classes: tuple[str, ...] = ()
     explore_share: float = 0.05
     explore_burst: float | None = None
-    half_life: Annotated[float | None, BeforeValidator(_off), _OR_OFF] = 600.0
-    change_threshold: Annotated[float | None, BeforeValidator(_off), _OR_OFF] = 10.0
+    half_life: Annotated[float | None, BeforeValidator(_off), _OR_OFF, _MAY_BE_OFF, _SECONDS] = 600.0
+    change_threshold: Annotated[float | None, BeforeValidator(_off), _OR_OFF, _MAY_BE_OFF] = 10.0
     failure_penalty: float = 1.0
     expire_after: Seconds = 3600.0
     prior: float = 4.0
     discipline: str = "fifo"
-    circuit: Annotated[CircuitConfig | None, BeforeValidator(_off), _OR_OFF] = CircuitConfig()
+    circuit: Annotated[CircuitConfig | None, BeforeValidator(_off), _OR_OFF, _MAY_BE_OFF] = CircuitConfig()
     shed: ShedConfig = ShedConfig()
 
     def router(self, **others: Any) -> Router:
@@ -235,7 +273,7 @@ class GroupConfig(Strict):
         options = dict(self.policy)
         name = options.pop("name", None)
         if not isinstance(name, str):
-            raise ValueError("policy: a policy with options needs its name, as in {name: lased, update: completion}")
+            raise ValueError(f"policy: a policy with options needs its name, as in {_WITH_OPTIONS}")
         rule = make(name)
         if "ties" in rule.defaults:  # as for a policy by its name alone: routers that break ties alike herd
             options = {"ties": "random", **options}
@@ -247,6 +285,7 @@ class RetriesConfig(Strict):
     repeat : paths whose requests may be sent again even if a backend may have served them; a request that no backend has
     taken may always be sent to another."""
 
+    example = "{tries: 2}"
     tries: int = Field(default=3, ge=1, le=16)
     share: float = Field(default=0.2, ge=0, le=1)
     per_second: float = Field(default=10.0, ge=0)
@@ -262,12 +301,13 @@ class TimeoutsConfig(Strict):
     an answer · longest_rest : that a backend's Retry-After is heeded · notice : between not being ready any more and taking no
     new connections, for a balancer in front to notice · grace : to finish what runs, after that."""
 
+    example = "{first_byte: 60}"
     connect: Seconds = 5.0
     first_byte: Seconds = 300.0
     deadline: Seconds = 600.0
     idle: Seconds = 120.0
     longest_rest: Seconds = 60.0
-    notice: float = Field(default=0.0, ge=0)
+    notice: Annotated[float, _SECONDS] = Field(default=0.0, ge=0)
     grace: Seconds = 30.0
 
 
@@ -275,6 +315,7 @@ class LimitsConfig(Strict):
     """body, head : bytes of a request · head_seconds, body_seconds : until they have come, and the latter for how long a client
     may take nothing of its answer · connections : at a time · keep_alive : seconds that an idle connection stays open."""
 
+    example = "{body: 32MiB}"
     body: Size = 16 << 20
     head: Size = 64 << 10
     head_seconds: Seconds = 10.0
@@ -286,6 +327,7 @@ class LimitsConfig(Strict):
 class LogConfig(Strict):
     """format : for people or for programs · requests : a line per request."""
 
+    example = "{format: json}"
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
     requests: bool = False
@@ -294,6 +336,7 @@ class LogConfig(Strict):
 class RecordConfig(Strict):
     """folder : where decisions are recorded to as Parquet · flush_seconds, part_rows : after which a part is written."""
 
+    example = "{folder: decisions}"
     folder: Path
     flush_seconds: Seconds = 30.0
     part_rows: int = Field(default=50_000, ge=1)
@@ -307,18 +350,25 @@ class RecordConfig(Strict):
 class Config(Strict):
     """All settings. state : file that what was learned is saved to, every `save_seconds`. Paths are relative to the file."""
 
+    example = "{groups: {default: {backends: {a: http://10.0.0.1:8000}}}}"
     listen: ListenAt = Address(host="127.0.0.1", port=8080)
     admin: Annotated[ListenAt | None, BeforeValidator(_off), _OR_OFF] = Address(host="127.0.0.1", port=8081)
     token: SecretStr | None = None
     admin_token: SecretStr | None = None
     state: Path | None = None
     save_seconds: Seconds = 10.0
-    record: Annotated[RecordConfig, _OR_TEXT] | None = None
+    record: Annotated[
+        RecordConfig | None, _OR_TEXT, Means(f"a folder, or settings by name, as in {RecordConfig.example}")
+    ] = None
     log: LogConfig = LogConfig()
     limits: LimitsConfig = LimitsConfig()
     timeouts: TimeoutsConfig = TimeoutsConfig()
     retries: RetriesConfig = RetriesConfig()
-    groups: dict[Name, GroupConfig] = Field(min_length=1)
+    groups: Annotated[
+        dict[Name, GroupConfig],
+        Field(min_length=1),
+        Means("names with their settings, as in {small: {backends: {a: http://10.0.0.1:8000}}}"),
+    ]
 
     def mistakes(self) -> list[str]:
         """What a single field cannot show, a sentence each."""
@@ -327,8 +377,8 @@ class Config(Strict):
             ("token", self.listen, self.token),
             ("admin_token", self.admin, self.admin_token),
         ):
-            if token is not None and not _fit_for_header(token.get_secret_value()):
-                found.append(f"{field}: must be a text of visible ASCII characters")
+            if token is not None:
+                found += [f"{field}: {one}" for one in _unfit_for_header(token.get_secret_value())]
             if address is not None and not address.loopback and token is None:
                 what = "listen" if field == "token" else "admin"
                 found.append(f"{field}: is needed where {what} is no loopback address, as {address} is")
@@ -352,9 +402,10 @@ def _mistakes_of_group(name: str, group: GroupConfig) -> list[str]:
     if not group.backends:
         return [f"groups.{name}.backends: must name at least one backend"]
     found = [
-        f"groups.{name}.backends.{label}.key: must be a text of visible ASCII characters"
+        f"groups.{name}.backends.{label}.key: {one}"
         for label, backend in group.backends.items()
-        if backend.key is not None and not _fit_for_header(backend.key.get_secret_value())
+        if backend.key is not None
+        for one in _unfit_for_header(backend.key.get_secret_value())
     ]
     try:
         group.router(compiled=False, seed=0)  # the router checks its own settings
@@ -363,8 +414,28 @@ def _mistakes_of_group(name: str, group: GroupConfig) -> list[str]:
     return found
 
 
-def _fit_for_header(text: str) -> bool:
-    return bool(text) and all("!" <= letter <= "~" for letter in text)
+def _unfit_for_header(text: str) -> list[str]:
+    """What is wrong with a key or token, if anything."""
+    if not text:
+        return ["is empty"]
+    return [] if all("!" <= letter <= "~" for letter in text) else ["must be a text of visible ASCII characters"]
+
+
+def notes(config: Config) -> list[str]:
+    """What is no mistake, but seldom meant: a sentence each."""
+    found = []
+    for name, group in config.groups.items():
+        places: dict[tuple[str, str | None, str | None], list[str]] = {}
+        for label, backend in group.backends.items():
+            key = None if backend.key is None else backend.key.get_secret_value()
+            places.setdefault((backend.root, key, backend.model), []).append(label)
+        found += [
+            f"groups.{name}.backends: {' and '.join(labels)} have the same url; if they are one server, its slots are "
+            "counted more than once, and its rate is learned from a part of its requests each"
+            for labels in places.values()
+            if len(labels) > 1
+        ]
+    return found
 
 
 class _Loader(yaml.SafeLoader):
@@ -453,19 +524,36 @@ def of_options(
 ) -> Config:
     """The settings of a service without a file. backends : URL, or NAME=URL. Raises ConfigError."""
     named: dict[str, Any] = {}
+    typed: dict[str, str] = {}
     for number, text in enumerate(backends, start=1):
         name, equals, url = text.partition("=")
         if not equals or "/" in name:
             name, url = f"b{number}", text
         if name in named:
             raise ConfigError("--backend", [f"{name!r} stands twice"])
-        named[name] = url
+        named[name], typed[name] = url, text
     group: dict[str, Any] = {"backends": named}
     if policy is not None:
         group["policy"] = policy
     given: dict[str, Any] = {"groups": {"default": group}}
     given |= {key: value for key, value in (("listen", listen), ("admin", admin)) if value is not None}
-    return _checked(given, "options")
+    try:
+        return _checked(given, "serve")
+    except ConfigError as error:
+        raise ConfigError("serve", [_of_option(mistake, typed) for mistake in error.mistakes]) from None
+
+
+def _of_option(mistake: str, typed: Mapping[str, str]) -> str:
+    """The sentence about a setting as one about the option that it came from. typed : backends' names, and their options."""
+    found = re.match(r"(admin_)?token: is needed where \w+ is no loopback address", mistake)
+    if found is not None:
+        which = "admin" if found[1] else "listen"
+        return f"--{which}: on an address that is no loopback one a token is needed, and for that a file of settings"
+    options = {f"groups.default.backends.{name}: ": f"--backend {text}: " for name, text in typed.items()}
+    for path, option in (options | {"groups.default: policy: ": "--policy: "}).items():
+        if mistake.startswith(path):
+            return option + mistake.removeprefix(path)
+    return f"--{mistake}" if mistake.startswith(("listen: ", "admin: ")) else mistake
 
 
 def schema() -> dict[str, Any]:
@@ -474,17 +562,73 @@ def schema() -> dict[str, Any]:
 
 
 def summary(config: Config) -> list[str]:
-    """The settings in a few lines, without secrets."""
-    lines = [f"  listens at {config.listen}" + (", asks for a token" if config.token else "")]
-    lines.append(f"  admin at {config.admin}" if config.admin else "  no admin port")
+    """The settings in a few lines, for who wrote them to see that they were understood; without secrets."""
+    lines = [f"  listens at {config.listen}, {_asks(config.token)}"]
+    lines.append(f"  admin at {config.admin}, {_asks(config.admin_token)}" if config.admin else "  no admin port")
     for name, group in config.groups.items():
         models = ", ".join(group.models) if group.models else "all other models"
-        policy = group.policy if isinstance(group.policy, str) else group.policy["name"]
-        lines.append(f"  group {name}: {models}; {policy} over {', '.join(group.backends)}")
-    lines.append(f"  learned rates are kept in {config.state}" if config.state else "  learned rates are not kept")
+        lines.append(f"  group {name}: {models}; {_policy_of(group)}; {_shed_of(group.shed)}")
+        lines += [f"    {label}: {_summary_of(backend)}" for label, backend in group.backends.items()]
+        lines += [f"    {line}" for line in _others(group, "models", "backends", "policy", "shed")]
+    for field in ("timeouts", "retries", "limits", "log"):
+        lines += [f"  {field}: {line}" for line in _others(getattr(config, field))]
+    if config.state is None:
+        lines.append("  learned rates are not kept")
+    else:
+        lines.append(f"  learned rates are kept in {config.state}, saved every {config.save_seconds:g} s")
     if config.record is not None:
-        lines.append(f"  decisions are recorded in {config.record.folder}")
+        lines.append(f"  decisions are recorded in {config.record.folder}, every {config.record.flush_seconds:g} s")
     return lines
+
+
+def _asks(token: SecretStr | None) -> str:
+    return "asks for no token" if token is None else "asks for a token"
+
+
+def _policy_of(group: GroupConfig) -> str:
+    if isinstance(group.policy, str):
+        return group.policy
+    options = ", ".join(f"{key} {value}" for key, value in group.policy.items() if key != "name")
+    return f"{group.policy['name']}" + (f" ({options})" if options else "")
+
+
+def _shed_of(shed: ShedConfig) -> str:
+    said = [] if shed.in_flight is None else [f"{shed.in_flight} requests in flight"]
+    said += [] if shed.wait is None else [f"a wait of {shed.wait:g} s"]
+    return f"sheds beyond {' or '.join(said)}" if said else "sheds nothing"
+
+
+def _summary_of(backend: BackendConfig) -> str:
+    said = [backend.url, f"{backend.slots} slot" + ("" if backend.slots == 1 else "s")]
+    said += [] if backend.rate is None else [f"rate {backend.rate:g}/s a slot"]
+    said += [] if backend.model is None else [f"model {backend.model}"]
+    said.append("the client's key" if backend.key is None else "a key of its own")
+    return ", ".join(said)
+
+
+def _as_written(value: Any) -> str:
+    """As it may stand in the file. Whole numbers that end in 1024ths are sizes."""
+    if value is None or isinstance(value, bool):
+        return "off" if value is None else str(value).lower()
+    if isinstance(value, int) and value and value % (1 << 10) == 0:
+        return f"{value >> 20}MiB" if value % (1 << 20) == 0 else f"{value >> 10}KiB"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _others(settings: Strict, *told: str) -> list[str]:
+    """The settings that differ from their defaults and are told of nowhere else, in a line; none, no line."""
+    said = []
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if name in told or value == field.default:
+            continue
+        if isinstance(value, Strict):
+            said += [f"{name} {line}" for line in _others(value)]
+        elif isinstance(value, tuple):
+            said.append(f"{name} [{', '.join(value)}]")
+        else:
+            said.append(f"{name} {_as_written(value)}")
+    return [", ".join(said)] if said else []
 
 
 def _from(folder: Path, config: Config) -> Config:
@@ -514,68 +658,30 @@ def _fill_in(value: Any, environment: Mapping[str, str], path: str, mistakes: li
         return [_fill_in(one, environment, f"{path}[{k}]", mistakes) for k, one in enumerate(value)]
     if not isinstance(value, str):
         return value
+    secret = path.rpartition(".")[2] in SECRETS
+    if secret and _LIKE_A_VARIABLE.fullmatch(value):
+        mistakes.append(f"{path}: environment variables are written ${{NAME}}, with braces")
+        return value
 
     def one(found: re.Match[str]) -> str:
         if found[1]:
             return "${"
+        if found[4]:
+            mistakes.append(
+                f"{path}: '${{' begins a variable, written ${{NAME}} or ${{NAME:-text}}; '$${{' stands for '${{'"
+            )
+            return ""
         text = environment[found[2]] if found[2] in environment else found[3]
         if text is None:
             mistakes.append(f"{path}: the environment variable {found[2]} is not set")
             return ""
+        if secret and not text and found[0] == value:
+            mistakes.append(f"{path}: the environment variable {found[2]} is empty")
         return text
 
     return _VARIABLE.sub(one, value)
 
 
 def sentences(error: ValidationError) -> list[str]:
-    """pydantic's findings, a sentence each: the path of the setting, and what is allowed. Never with the value of a secret."""
-    found = []
-    for one in error.errors(include_url=False):
-        where = [str(part) for part in one["loc"]]
-        path = ".".join(where) or "settings"
-        kind, context = one["type"], one.get("ctx", {})
-        if kind == "extra_forbidden":
-            known = _fields_at(where[:-1])
-            found.append(f"{path}: there is no such setting{nearest(where[-1], known)}")
-        elif kind == "missing":
-            found.append(f"{path}: is missing")
-        elif kind == "too_short":
-            found.append(f"{path}: must name at least one")
-        elif kind == "value_error":
-            found.append(f"{path}: {context['error']}")
-        elif kind == "string_pattern_mismatch" or where[-1:] == ["[key]"]:
-            name = where[-2] if where[-1] == "[key]" else path
-            found.append(
-                f"{'.'.join(where[:-1]) or path}: {name!r} is no name: up to 64 letters, digits, '.', '_' or '-', "
-                "the first a letter or digit"
-            )
-        else:
-            secret = where[-1:] in (["key"], ["token"], ["admin_token"])
-            given = "" if secret or isinstance(one["input"], dict | list) else f", not {one['input']!r}"
-            found.append(f"{path}: {allowed(one['msg'])}{given}")
-    return found
-
-
-def _fields_at(path: list[str]) -> list[str]:
-    """The settings that there are at a path."""
-    model: Any = Config
-    for part in path:
-        if model is Config and part == "groups":
-            model = {"of": GroupConfig}
-        elif model is GroupConfig and part == "backends":
-            model = {"of": BackendConfig}
-        elif isinstance(model, dict):
-            model = model["of"]
-        elif isinstance(model, type) and issubclass(model, BaseModel) and part in model.model_fields:
-            model = _inner(model.model_fields[part].annotation)
-        if model is None:
-            return []
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
-
-
-def _inner(annotation: Any) -> type[BaseModel] | None:
-    """The model in ``Model | None``."""
-    for one in (annotation, *getattr(annotation, "__args__", ())):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return one
-    return None
+    """pydantic's findings, a sentence each. Never with the value of a secret."""
+    return words.sentences(error, Config, SECRETS)

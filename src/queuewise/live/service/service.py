@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from ..router import Ended
-from .config import Config
+from .config import Config, notes
 from .groups import Group, Listener
 
 log = logging.getLogger("queuewise.service")
@@ -27,6 +27,7 @@ class Service:
         self.started = time.time()
         self._clock_to_wall = time.time() - time.monotonic()
         self.groups = {name: Group(name, one, (self._ended,)) for name, one in config.groups.items()}
+        self._warn()
 
     def group_of(self, model: str | None) -> Group | None:
         """The group that serves a model: the one that names it, else the one that names none, else None. A request without a
@@ -59,7 +60,12 @@ class Service:
             del self.groups[name]
             said.append(f"group {name}: is gone")
         self.config = config
+        self._warn()
         return said
+
+    def _warn(self) -> None:
+        for note in notes(self.config):
+            log.warning("%s", note)
 
     def _ended(self, group: str, ended: Ended) -> None:
         for listener in self.listeners:

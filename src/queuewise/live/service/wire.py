@@ -142,13 +142,16 @@ class Decision(Wire):
     ticket: TicketName
     group: str
     server: str
-    url: Annotated[str, Field(description="Of the backend, as in the settings.")]
+    url: Annotated[
+        str, Field(description="Of the backend, without /v1: a request's own path, as /v1/embeddings, comes behind it.")
+    ]
     model: Annotated[str | None, Field(description="What the backend calls the model.")]
     why: Annotated[
         Literal["exploit", "explore", "capped", "probe", "given"],
         Field(
             description="exploit, explore: the policy's choice; capped: it wanted to explore, over its allowance; probe: the "
-            "trial of a backend whose circuit is not closed; given: not its choice."
+            "trial of a backend whose circuit is not closed; given: not its choice, as for a second try, by a plain rule, or "
+            "where another balancer decided."
         ),
     ]
     instead: Annotated[str | None, Field(description="What the policy would have chosen, where the choice was given.")]
@@ -206,4 +209,4 @@ def _allowed(one: Any, model: type[BaseModel]) -> str:
         return "must be a ticket, as /route gives it"
     text = repr(given)
     hidden = isinstance(given, dict | list) or len(text) > LONGEST_SHOWN
-    return allowed(one["msg"]) + ("" if hidden else f", not {text}")
+    return allowed(one) + ("" if hidden else f", not {text}")
