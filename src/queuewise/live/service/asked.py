@@ -59,7 +59,7 @@ def single(given: dict[str, Any], field: str) -> Any:
     """The one field of an object."""
     others = [key for key in given if key != field]
     if others:
-        raise refused(422, f"{shown(others[0])}: there is no such field; known: {field}", field)
+        raise refused(422, f"{shown(others[0])}: there is no such field; known: {field}", others[0])
     if field not in given:
         raise refused(422, f"{field}: is missing", field)
     return given[field]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import formatdate
 
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 #: What `type` is for a status where nothing else is said.
@@ -34,8 +35,15 @@ def problem(
     return JSONResponse(body, status, {"date": formatdate(usegmt=True), **(headers or {})})
 
 
-def unauthorized(message: str = "a bearer token is needed", code: str = "invalid_api_key") -> JSONResponse:
-    """The answer to a request without the token that the settings ask for."""
+def unauthorized(
+    headers: Headers | Iterable[tuple[bytes, bytes]] = (), message: str = "", code: str = "invalid_api_key"
+) -> JSONResponse:
+    """The answer to a request without the token that the settings ask for. headers : of the request, for the default message
+    to tell a missing token from a wrong one."""
+    if not message:
+        raw = headers.raw if isinstance(headers, Headers) else headers
+        tried = any(name == b"authorization" for name, _ in raw)
+        message = "another bearer token is needed than was sent" if tried else "a bearer token is needed"
     return problem(401, message, code=code, headers={"www-authenticate": 'Bearer realm="queuewise"'})
 
 

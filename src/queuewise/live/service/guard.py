@@ -72,8 +72,10 @@ class Guard:
         token = self._service.config.admin_token
         open_to_all = reading and scope["path"] in self._public
         if token is not None and not open_to_all and not authorized(headers, token.get_secret_value()):
+            tried = any(name == b"authorization" for name, _ in headers)
+            asked = "for another token than was sent" if tried else "for its token"
             return unauthorized(
-                "authorization: this port asks for its token, as in Authorization: Bearer TOKEN", "token"
+                message=f"authorization: this port asks {asked}, as in Authorization: Bearer TOKEN", code="token"
             )
         return None
 

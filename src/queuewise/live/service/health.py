@@ -53,7 +53,7 @@ def routes(service: Service, *, guarded: bool = True) -> list[Route]:
     async def ready(request: Request) -> Response:
         verbose = request.query_params.get("verbose", "no").lower() not in ("no", "0", "false")
         if verbose and guarded and not _may_know(service, request):
-            return unauthorized()
+            return unauthorized(request.headers)
         found = checks(service)
         ok = all(check.ok for check in found if check.needed)
         status = 200 if ok else 503

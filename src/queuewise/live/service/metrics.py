@@ -451,7 +451,7 @@ def route(metrics: Metrics, path: str = "/metrics", *, guarded: bool = False) ->
     async def read(request: Request) -> Response:
         token = metrics.service.config.token if guarded else None
         if token is not None and not authorized(request.headers, token.get_secret_value()):
-            return unauthorized()
+            return unauthorized(request.headers)
         text, kind = await exposition(metrics, ",".join(request.headers.getlist("accept")))
         return Response(text, headers={"content-type": kind})
 
