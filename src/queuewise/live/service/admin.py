@@ -50,7 +50,7 @@ SAID = {
     "explore": "to learn how fast it is",
     "capped": "the policy wished to explore, beyond its allowance, so it went by the estimates",
     "probe": "a trial of a backend whose circuit is not closed",
-    "given": "not the policy's choice (a plain rule, a second try, or shadow mode)",
+    "given": "not the policy's choice (a second try, a plain rule, or another balancer's)",
 }
 
 
