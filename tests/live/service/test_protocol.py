@@ -15,7 +15,11 @@ from queuewise.live.service.protocol import limited
 
 from .running import serving
 
+#: For those who are to be too slow, and for those who are not: a busy machine holds up anybody, sometimes for a second.
 LIMITS = LimitsConfig(head=2000, head_seconds=0.3, body_seconds=0.5)
+PATIENT = LimitsConfig(head=2000, head_seconds=2.0, body_seconds=2.0)
+#: Seconds within which all that should come comes, on a busy machine too.
+SOON = 5.0
 HEAD = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n"
 #: The same, of a connection's last request.
 LAST = HEAD.replace(b"host: x", b"host: x\r\nconnection: close")
@@ -48,7 +52,7 @@ async def talk(url: str, pieces: list[bytes | float]) -> tuple[bytes, float]:
         elif not writer.transport.is_closing():
             writer.write(piece)
     try:
-        said = await asyncio.wait_for(reading, 3.0)
+        said = await asyncio.wait_for(reading, 2 * SOON)
     except ConnectionError:
         said = b""
     finally:
@@ -65,23 +69,24 @@ def said(pieces: list[bytes | float], limits: LimitsConfig = LIMITS) -> tuple[by
 
 
 @pytest.mark.parametrize(
-    ("pieces", "status", "least", "most"),
+    ("pieces", "least"),
     [
-        ([1.0], b"408", 0.25, 0.8),  # says nothing
-        ([b"POST", 1.0], b"408", 0.25, 0.8),
-        ([b"POST / HTTP/1.1\r\n", *[b"a: b\r\n", 0.1] * 8], b"408", 0.25, 0.8),  # a line at a time
-        ([HEAD, b"12345", 1.0], b"408", 0.45, 1.0),
-        ([HEAD, *[b"1", 0.1] * 8], b"408", 0.45, 1.0),
+        ([], 0.25),  # says nothing
+        ([b"POST"], 0.25),
+        ([b"POST / HTTP/1.1\r\n", *[b"a: b\r\n", 0.1] * 100], 0.25),  # a line at a time, until it is told
+        ([HEAD, b"12345"], 0.45),
+        ([HEAD.replace(b"10", b"99"), *[b"1", 0.1] * 98], 0.45),
     ],
 )
-def test_slow_clients(pieces: list[bytes | float], status: bytes, least: float, most: float) -> None:
+def test_slow_clients(pieces: list[bytes | float], least: float) -> None:
+    """Those who say a little at a time would go on for twice SOON."""
     found, seconds = said(pieces)
-    assert found.startswith(b"HTTP/1.1 " + status), found
-    assert least <= seconds <= most
+    assert found.startswith(b"HTTP/1.1 408"), found
+    assert least <= seconds <= SOON
 
 
 def test_slow_within_the_limits() -> None:
-    found, _ = said([LAST[:20], 0.2, LAST[20:] + b"12345", 0.4, b"67890"])
+    found, _ = said([LAST[:20], 0.5, LAST[20:] + b"12345", 0.5, b"67890"], PATIENT)
     assert found.startswith(b"HTTP/1.1 200")
 
 
@@ -97,9 +102,9 @@ def test_slow_within_the_limits() -> None:
     ],
 )
 def test_large_heads(pieces: list[bytes | float]) -> None:
-    found, seconds = said(pieces)
+    found, seconds = said(pieces, LimitsConfig(head=2000, head_seconds=4 * SOON, body_seconds=4 * SOON))
     assert found.startswith(b"HTTP/1.1 431"), found
-    assert seconds < 0.3
+    assert seconds < SOON
 
 
 def test_nonsense() -> None:
@@ -109,25 +114,25 @@ def test_nonsense() -> None:
 
 def test_requests_one_after_the_other_and_at_once_are_served() -> None:
     request, last = HEAD + b"1234567890", LAST + b"1234567890"
-    found, _ = said([request, 0.05, request, request, 0.05, HEAD, 0.2, b"1234567890", last])
+    found, _ = said([request, 0.05, request, request, 0.05, HEAD, 0.2, b"1234567890", last], PATIENT)
     assert found.count(b"HTTP/1.1 200") == 5
 
 
 def test_a_kept_connection_may_be_idle_longer_than_a_head_may_take() -> None:
     request, last = HEAD + b"1234567890", LAST + b"1234567890"
-    found, _ = said([request, 0.6, last])
+    found, _ = said([request, 0.9, last], LimitsConfig(head_seconds=0.6, body_seconds=0.6))
     assert found.count(b"HTTP/1.1 200") == 2 and b"408" not in found
 
 
 def test_the_second_request_of_a_connection_is_timed_too() -> None:
-    found, seconds = said([HEAD + b"1234567890", 0.1, b"POST / HT", 1.0])
+    found, seconds = said([HEAD + b"1234567890", 0.1, b"POST / HT"])
     assert found.count(b"HTTP/1.1 200") == 1 and b"HTTP/1.1 408" in found
-    assert 0.35 <= seconds <= 0.9
+    assert 0.35 <= seconds <= SOON
 
 
 def test_an_answer_is_not_timed() -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.6)
         await app(scope, receive, send)
 
     async def run() -> bytes:
@@ -170,15 +175,15 @@ def test_a_client_that_does_not_take_its_answer_is_let_go_of(whole: bool) -> Non
                 client.connect((host, int(port)))
                 client.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
                 begin = time.perf_counter()
-                await asyncio.wait_for(lost.wait(), 3.0)
-                assert 0.4 < time.perf_counter() - begin < 1.5
+                await asyncio.wait_for(lost.wait(), SOON)
+                assert time.perf_counter() - begin > 0.4
 
     asyncio.run(test())
 
 
 def test_a_client_that_takes_its_answer_slowly_gets_it() -> None:
     async def test() -> None:
-        async with serving(large, http=limited(LIMITS)) as url:
+        async with serving(large, http=limited(LimitsConfig(body_seconds=1.5))) as url:
             host, port = url.removeprefix("http://").split(":")
             client = socket.socket()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
@@ -191,7 +196,7 @@ def test_a_client_that_takes_its_answer_slowly_gets_it() -> None:
             begin = time.perf_counter()
             while piece := await reader.read(1 << 17):
                 got += len(piece)
-                if time.perf_counter() - begin < 1.2:  # longer than `body_seconds`
+                if time.perf_counter() - begin < 1.7:  # longer than `body_seconds`
                     await asyncio.sleep(0.02)
             writer.close()
             assert got > 32 << 20
@@ -201,7 +206,7 @@ def test_a_client_that_takes_its_answer_slowly_gets_it() -> None:
 
 def test_one_connection_too_many_is_told_so_and_the_process_still_lives() -> None:
     async def test() -> None:
-        limits = LimitsConfig(connections=2, head_seconds=5.0)
+        limits = LimitsConfig(connections=2, head_seconds=4 * SOON)
         async with serving(app, http=limited(limits)) as url:
             host, port = url.removeprefix("http://").split(":")
             idle = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
@@ -210,16 +215,16 @@ def test_one_connection_too_many_is_told_so_and_the_process_still_lives() -> Non
             found, _ = await talk(url, [LAST.replace(b"POST /x", b"POST /livez") + b"1234567890"])
             assert found.startswith(b"HTTP/1.1 200")
             idle[0][1].close()
-            await asyncio.sleep(0.05)
-            found, _ = await talk(url, [LAST + b"1234567890"])
-            assert found.startswith(b"HTTP/1.1 200")
+            async with asyncio.timeout(SOON):  # until the server has noticed
+                while not (await talk(url, [LAST + b"1234567890"]))[0].startswith(b"HTTP/1.1 200"):
+                    await asyncio.sleep(0.01)
             idle[1][1].close()
 
     asyncio.run(test())
 
 
 def test_the_limits_speak_as_all_other_errors_do() -> None:
-    for pieces, status in (([b"POST", 1.0], 408), ([b"GET /" + b"y" * 3000], 431), ([b"nonsense\r\n\r\n"], 400)):
+    for pieces, status in (([b"POST"], 408), ([b"GET /" + b"y" * 3000], 431), ([b"nonsense\r\n\r\n"], 400)):
         found, _ = said(pieces)  # type: ignore[arg-type]
         head, _, body = found.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 %d " % status) and b"content-type: application/json" in head
@@ -241,7 +246,7 @@ def test_a_request_that_offers_another_protocol_keeps_its_body(caplog: pytest.Lo
         ([chunked + last], [b"4", b"10"]),
         ([offering.replace(b"h2c", b"websocket") + b"1234567890" + last], [b"10", b"10"]),
     ):
-        found, _ = said(pieces)  # type: ignore[arg-type]
+        found, _ = said(pieces, PATIENT)  # type: ignore[arg-type]
         answers = found.split(b"HTTP/1.1 200 OK")[1:]
         assert [one.rpartition(b"\r\n\r\n")[2] for one in answers] == bodies, found
     assert not caplog.records
@@ -270,12 +275,15 @@ def test_a_client_of_an_old_protocol_gets_no_chunks(version: bytes, chunked: boo
 
 
 def test_a_body_that_waits_for_the_answer_before_it_is_not_too_slow() -> None:
+    """It comes after `body_seconds`, which begin anew for as long as the server does not read."""
+    waits = [1.0, 0.0]
+
     async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(waits.pop(0))
         await app(scope, receive, send)
 
     async def test() -> bytes:
-        async with serving(slow, http=limited(LIMITS)) as url:
-            return (await talk(url, [HEAD + b"1234567890" + LAST, 0.8, b"1234567890"]))[0]
+        async with serving(slow, http=limited(LimitsConfig(body_seconds=0.8))) as url:
+            return (await talk(url, [HEAD + b"1234567890" + LAST, 1.1, b"1234567890"]))[0]
 
     assert asyncio.run(test()).count(b"HTTP/1.1 200") == 2
