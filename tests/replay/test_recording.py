@@ -100,16 +100,16 @@ def test_service_times_and_rates_are_found_again(tmp_path: Path) -> None:
     rates = np.array([backend.rate(0.0) for backend in backends])
     true = sizes / rates[played.server]
     assert log.servers == tuple(f"s{i}" for i in played.server)
-    assert np.abs(log.times - (times - times[0])).max() < 2e-9
+    assert np.abs(log.times - (times - times[0])).max() < 2e-6
     assert (log.recorded.delays > log.durations + 1e-6).mean() > 0.2  # many had to wait
-    assert np.abs(log.durations - true).max() < 2e-9
-    assert np.abs(log.recorded.delays - played.sojourn).max() < 2e-9
+    assert np.abs(log.durations - true).max() < 2e-6
+    assert np.abs(log.recorded.delays - played.sojourn).max() < 2e-6
     for i, rate in enumerate(rates):
         # A rate's standard error is rate/√n: exponential service.
         assert abs(log.recorded.rates[f"s{i}"] / rate - 1.0) < 4.5 / np.sqrt((played.server == i).sum())
-    # Work is time times rate, so it is right up to the error of the rate.
+    # Work is time times rate, so it is right up to the error of the rate and of times in microseconds.
     learned = np.array([log.recorded.rates[f"s{i}"] for i in range(3)])[played.server]
-    assert log.sizes == pytest.approx(sizes * learned / rates[played.server], rel=1e-6, abs=1e-8)
+    assert log.sizes == pytest.approx(sizes * learned / rates[played.server], rel=1e-6, abs=1e-5)
     assert any("the same choices, replayed, have the same" in note for note in log.notes)
     assert not any("another time" in note or "before their turn" in note for note in log.notes)
 
@@ -135,7 +135,7 @@ def test_the_replay_ranks_policies_as_the_direct_simulation_does(tmp_path: Path)
     ):  # the others keep the slowest server so busy that its rate's error makes a great difference
         assert ours[name] == pytest.approx(means[name], rel=0.06)
     recorded, choices = found.results["recorded"]
-    assert recorded["mean_delay"] == pytest.approx(played.mean(), rel=1e-9)
+    assert recorded["mean_delay"] == pytest.approx(played.mean(), abs=1e-6)
     assert choices["mean_delay"] == pytest.approx(recorded["mean_delay"], rel=1e-6)
     table = found.table.text(140)
     assert "as recorded (optimistic_sed)" in table and "the same choices" in table
@@ -302,7 +302,7 @@ def test_a_slot_too_few_is_noticed_and_can_be_mended(tmp_path: Path) -> None:
     assert "requests that had to wait took another time in service" in notes and "a (0." in notes
     assert "came back before their turn" in notes
     log = read_recording(tmp_path, slots=[4])
-    assert log.durations == pytest.approx(took, abs=2e-9)
+    assert log.durations == pytest.approx(took, abs=2e-6)
     assert len(log.notes) == 3 and log.notes[-1].endswith("the same")
 
 

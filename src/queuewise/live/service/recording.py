@@ -10,7 +10,9 @@ A folder holds *parts*, each written beside its place, flushed to the disk and m
 or none, and costs the requests that were not flushed yet. A part's name has the time, a random word of its process and a
 number, so that several processes and restarts can share a folder.
 
-Columns: number, group, server, why, key, work, issued, ended (UTC, nanoseconds), end, instead; see :class:`..router.Ended`.
+Columns: number, group, server, why, key, work, issued, ended (UTC, microseconds), end, instead; see :class:`..router.Ended`.
+Microseconds are what all readers of Parquet have: Python's datetime, and so pyarrow without pandas, knows nothing finer, and
+neither does older Spark. An event loop hears of an answer tens of them late, and `number` has the order within one.
 The file's metadata has under METADATA a JSON text: format, version, process, part, since, written (nanoseconds since 1970),
 lost (rows that this process has dropped so far, since the disk did not take them) and groups: the settings when the part was
 written, with those of servers that were removed and still have rows in it.
@@ -330,7 +332,7 @@ def as_table(rows: Sequence[tuple[str, Ended]], shift: int) -> Any:
 
     def times(values: Iterable[float]) -> Any:
         found = (numbers(values, np.float64) * 1e9).round().astype(np.int64) + shift
-        return pa.array(found).cast(pa.timestamp("ns", "UTC"))
+        return pa.array((found + 500) // 1000).cast(pa.timestamp("us", "UTC"))
 
     columns = {
         "number": pa.array(numbers((ended.number for _, ended in rows), np.int64)),
