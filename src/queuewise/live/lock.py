@@ -32,16 +32,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class Lock:
-    """An exclusive lock on `path`.lock, a file that says who holds it.
+    """An exclusive lock on `path`.lock, a file that says who holds it. field : what users call the path, for sentences.
 
     Raises StoreError ("locked", or "failed" where the file cannot be made)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, field: str = "path") -> None:
         self.path = Path(f"{path}.lock")
         try:
             self._handle: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StoreError("failed", f"path: {self.path} cannot be made ({error.strerror})") from None
+            raise StoreError("failed", f"{field}: {self.path} cannot be made ({error.strerror})") from None
         try:
             self._acquire()
         except OSError:
@@ -49,7 +49,7 @@ class Lock:
             os.close(self._handle)
             self._handle = None
             raise StoreError(
-                "locked", f"path: {path} is in use by {holder}; one process at a time works on it"
+                "locked", f"{field}: {path} is in use by {holder}; one process at a time works on it"
             ) from None
         os.ftruncate(self._handle, 0)
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})

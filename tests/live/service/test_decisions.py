@@ -278,6 +278,7 @@ def test_the_token() -> None:
                 assert answer.headers["www-authenticate"].startswith("Bearer")
                 assert answer.error["type"] == "authentication_error"
                 assert b"s3cret" not in answer.body
+                assert answer.error["message"].startswith("another" if headers else "a bearer token")
             assert bench.call("GET", "/openapi.json").status == 200  # says nothing that is not in the docs
 
 

@@ -50,6 +50,15 @@ def test_models_find_their_group() -> None:
     assert two.group_of(None) is None
 
 
+def test_one_url_twice_is_warned_of_at_the_start_and_at_a_reload(caplog: pytest.LogCaptureFixture) -> None:
+    once, twice = (parse(f"groups: {{g: {{backends: {{a: 'http://x', b: 'http://{b}'}}}}}}") for b in "yx")
+    for begin, then in ((twice, once), (once, twice)):
+        caplog.clear()
+        Service(begin).reload(then)
+        (warning,) = [one.getMessage() for one in caplog.records]
+        assert warning.startswith("groups.g.backends: a and b have the same url")
+
+
 def test_a_reload_keeps_what_was_learned_of_those_who_stay() -> None:
     clock = Clock()
     one = group("backends: {a: 'http://a', b: 'http://b'}", clock)
