@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,10 +29,13 @@ QUICK = aiohttp.ClientTimeout(total=20)
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """A port that nobody has now, and that is none of those (from 32768 on, or higher) that systems give to whoever connects or
+    binds to any: such a one may be somebody's by the time that the service starts."""
+    while True:
+        port = secrets.choice(range(12_000, 32_000))
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 class Process:
