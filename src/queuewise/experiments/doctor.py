@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
@@ -31,6 +32,11 @@ from ..scheduling.systems import System
 from .report import Table, short
 
 _PACKAGES = ("numpy", "scipy", "numba", "pyarrow", "matplotlib", "crick", "typer", "rich", "scikit-learn")
+#: What ``queuewise serve`` needs beside these: the extra ``serve``, as it is in pyproject.toml.
+SERVICE = ("aiohttp", "httptools", "prometheus-client", "pydantic", "PyYAML", "starlette", "uvicorn") + (
+    () if sys.platform == "win32" else ("uvloop",)
+)
+_MISSING = "not installed"
 _ARRIVAL_RATE, _SUCCESS = 0.5, 0.75
 #: Rounds of a run, of which the first are left out (the queue begins empty, not in its stationary law), and runs.
 _ROUNDS, _WARM_UP, _RUNS = 2500, 500, 160
@@ -43,6 +49,7 @@ class Report:
     """What :func:`examine` found. Queue lengths are in jobs; `deviations` is in standard errors."""
 
     versions: dict[str, str]
+    service: dict[str, str]
     machine: str
     cores: int
     cache_folder: str
@@ -55,6 +62,11 @@ class Report:
     as_oracle: bool
     routed_deviations: float
     seconds: float
+
+    @property
+    def lacking(self) -> list[str]:
+        """Packages that the service needs and that are not installed. Without it all else works, so this is no illness."""
+        return [name for name, found in self.service.items() if found == _MISSING]
 
     @property
     def exact_agrees(self) -> bool:
@@ -91,7 +103,7 @@ class Report:
             ("policy without a choice equals the oracle", _yes(self.as_oracle)),
         ]
         return [
-            Table("Versions", ("package", "version"), tuple(self.versions.items())),
+            Table("Versions", ("package", "version"), (*self.versions.items(), *self.service.items())),
             Table(
                 "Machine",
                 ("", ""),
@@ -101,6 +113,12 @@ class Report:
                     ("compiled code is kept in", self.cache_folder),
                     ("compiled code in this process", cache),
                     ("found by the next process", _yes(self.loaded_next)),
+                    (
+                        "queuewise serve can run",
+                        _yes(False) + f": the extra serve lacks {', '.join(self.lacking)}"
+                        if self.lacking
+                        else _yes(True),
+                    ),
                 ),
                 wide=(1,),
             ),
@@ -112,6 +130,7 @@ class Report:
         return {
             "healthy": self.healthy,
             "versions": self.versions,
+            "serve": {"installed": not self.lacking, "versions": self.service},
             "machine": self.machine,
             "cores": self.cores,
             "compile_cache": {
@@ -183,7 +202,8 @@ def examine(runs: int = _RUNS) -> Report:
     mean, error = float(per_run.mean()), float(per_run.std(ddof=1)) / math.sqrt(runs)
     exact = geo_geo_1_mean(_ARRIVAL_RATE, _SUCCESS)
     return Report(
-        versions={"queuewise": VERSION, "python": platform.python_version(), **_versions()},
+        versions={"queuewise": VERSION, "python": platform.python_version(), **_versions(_PACKAGES)},
+        service=_versions(SERVICE),
         machine=f"{platform.system()} {platform.machine()}",
         cores=default_workers(),
         cache_folder=str(_compile.cache_folder()),
@@ -199,11 +219,11 @@ def examine(runs: int = _RUNS) -> Report:
     )
 
 
-def _versions() -> dict[str, str]:
+def _versions(packages: Iterable[str]) -> dict[str, str]:
     found = {}
-    for package in _PACKAGES:
+    for package in packages:
         try:
             found[package] = installed_version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
+            found[package] = _MISSING
     return found
