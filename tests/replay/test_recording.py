@@ -278,6 +278,18 @@ def test_columns_choose_what_is_replayed_and_not_who_was_served(tmp_path: Path) 
     assert len(read_recording(tmp_path, jobs=2)) == 2
 
 
+def test_parts_with_times_in_nanoseconds_are_read_too(tmp_path: Path) -> None:
+    """As they were written at first."""
+    (part,) = record(tmp_path, [(0.0, 0.25, "a", "done"), (1.0, 1.5, "a", "done")]).iterdir()
+    table = pq.read_table(part)
+    for name in ("issued", "ended"):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, name, table.column(name).cast(pa.timestamp("ns", "UTC")))
+    pq.write_table(table, part)
+    log = read_recording(tmp_path)
+    assert log.times.tolist() == [0.0, 1.0] and log.durations.tolist() == [0.25, 0.5]
+
+
 def test_a_rate_of_one_is_a_rate_like_any_other(tmp_path: Path) -> None:
     log = read_recording(record(tmp_path, [(0.0, 1.0, "a", "done"), (2.0, 3.0, "a", "done"), (4.0, 5.0, "a", "done")]))
     found = replay(log, policies=["jsq"], runs=1)
