@@ -421,9 +421,13 @@ def test_bad_input_is_refused_in_one_sentence_and_changes_nothing() -> None:
     refused("bad_option", live.submit, 7, [0.0, 0.0])
     refused("bad_option", live.submit, "\ud800", [0.0, 0.0])
     refused("bad_option", live.submit, "y", [0.0, 0.0], deadline=-1.0)
+    said = refused("bad_option", live.submit, "y", [0.0, 0.0], deadline=1796052000.5)
+    assert said == "deadline: must be in seconds from now, and no time since 1970, as 1796052000.5 is"
     refused("unknown_server", live.submit, "y", [0.0, 0.0], servers=["z"])
     assert "already a job 'x'" in refused("duplicate_job", live.submit, "x", [0.0, 0.0])
     refused("bad_option", live.submit_many, ["yz"])
+    with pytest.raises(Refused, match="deadline: must be in seconds from now"):
+        live.submit_many([("y", [0.0, 0.0])], deadline=1796052000)
     refused("duplicate_job", live.submit_many, [("y", [0.0, 0.0]), ("y", [0.0, 0.0])])
     refused("duplicate_job", live.submit_many, [("y", [0.0, 0.0]), ("x", [0.0, 0.0])])
     assert "there are a, b, c" in refused("unknown_server", live.next, "z")

@@ -12,6 +12,8 @@ from .errors import Refused
 
 #: Longest id of a job, and name of a server.
 LONGEST_ID = 512
+#: Seconds from now that a deadline may be away: 32 years, and less than any time since 1970 after 2001.
+FARTHEST = 1e9
 
 
 def slots(servers: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
@@ -48,6 +50,14 @@ def seconds(field: str, value: Any) -> float:
     if not number or not 0 < value < math.inf:
         raise Refused("bad_option", f"{field}: must be a number above 0, not {value!r}")
     return float(value)
+
+
+def seconds_from_now(field: str, value: Any) -> float:
+    """A finite number above 0 that is no time of day in seconds since 1970: such a deadline would never come."""
+    found = seconds(field, value)
+    if found >= FARTHEST:
+        raise Refused("bad_option", f"{field}: must be in seconds from now, and no time since 1970, as {value!r} is")
+    return found
 
 
 def word(field: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -514,7 +514,7 @@ class Scheduler:
                 raise Refused(
                     "bad_option", "servers: none of them can do the job; name at least one, with its features"
                 )
-        seconds = None if deadline is None else arguments.seconds("deadline", deadline)
+        seconds = None if deadline is None else arguments.seconds_from_now("deadline", deadline)
         return NewJob(job_id, self._layout.pack(kept), unable.tobytes(), seconds), self._layout.expand(kept), unable
 
     def _check_new(self, job_id: str) -> None:
