@@ -607,7 +607,8 @@ def _service_installed(command: str) -> Iterator[None]:
         if (error.name or "").startswith("queuewise"):
             raise
         raise ValueError(
-            f"{command}: needs {error.name}, which is not installed; pip install 'queuewise[serve]' brings all it needs"
+            f"{command}: needs {error.name}, which is not installed; the extra serve has all it needs: pip install "
+            "'queuewise[serve]', or in a clone pip install -e '.[serve]'"
         ) from error
 
 
