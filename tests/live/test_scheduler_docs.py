@@ -7,4 +7,4 @@ from tests.pages import DOCS, typed_in
 
 def test_every_block_of_python_prints_what_the_page_says(tmp_path: Path) -> None:
     _, _, compared = typed_in((DOCS / "live-scheduler.md").read_text(encoding="utf-8"), tmp_path)
-    assert compared == 3
+    assert compared == 4
