@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -340,13 +341,24 @@ def test_objects_are_not_made_of_yaml() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3)))
 def test_whatever_stands_at_a_place_is_a_mistake_or_good(value: object) -> None:
-    """Never another exception than the one with sentences."""
-    for place in ("listen", "admin", "groups", "limits", "record"):
-        text = yaml.safe_dump({"groups": {"g": {"backends": {"a": "http://x"}}}, place: value})
-        try:
-            parse(text, environment={})
-        except ConfigError as error:
-            assert error.mistakes and all(len(sentence) > 5 for sentence in error.mistakes)
+    """Never another exception than the one with sentences, and never Python's names for things in these."""
+    good = {"backends": {"a": "http://x"}}
+    for place in ("listen", "admin", "groups", "limits", "record", "token", "state", "log", "save_seconds"):
+        tried = [{"groups": {"g": good}, place: value}]
+        if place == "groups":
+            fields = ("models", "backends", "policy", "half_life", "circuit", "shed")
+            tried += [{"groups": {"g": value}}, *({"groups": {"g": {**good, field: value}}} for field in fields)]
+            tried += [
+                {"groups": {"g": {"backends": {"a": {"url": "http://x", field: value}}}}} for field in ("url", "slots")
+            ]
+        for settings_ in tried:
+            try:
+                parse(yaml.safe_dump(settings_), environment={})
+            except ConfigError as error:
+                assert error.mistakes and all(len(sentence) > 5 for sentence in error.mistakes)
+                assert not re.search(
+                    r"Config\b|<class|instance|tuple|dictionary|NoneType|None$", str(error.mistakes)
+                ), error
 
 
 MERGED = """
