@@ -362,8 +362,14 @@ def test_check_config(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("groups: {g: {models: [m], backends: {a: {url: 'http://x', key: '${KEY}'}}}}")
     good = run_cli("check-config", str(file), KEY="s3cret")
-    assert good.returncode == 0 and "group g: m; optimistic_sed over a" in good.stdout
+    assert good.returncode == 0 and "group g: m; optimistic_sed; sheds nothing" in good.stdout
+    assert "a: http://x, 1 slot, a key of its own" in good.stdout and good.stderr == ""
     assert "s3cret" not in good.stdout + good.stderr
+    file.write_text("groups: {g: {backends: {a: 'http://x', b: 'http://x'}}}")
+    noted = run_cli("check-config", str(file))
+    assert noted.returncode == 0 and "is good:" in noted.stdout
+    assert noted.stderr.startswith(f"queuewise: {file}: warning: groups.g.backends: a and b have the same url")
+    assert len(json.loads(run_cli("check-config", str(file), "--json").stdout)["notes"]) == 1
     file.write_text("{groups: {g: {policy: sedd, backends: {a: 'http://x'}}}, listen: 0.0.0.0:1}")
     bad = run_cli("check-config", str(file))
     assert bad.returncode == 2 and bad.stderr.count("queuewise: ") == 2 == bad.stderr.count("\n")
@@ -379,8 +385,8 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
         told = run_cli(command, "x.yaml", PYTHONPATH=paths)
         assert told.returncode == 2
         assert told.stderr == (
-            f"queuewise: {command}: needs yaml, which is not installed; pip install 'queuewise[serve]' brings all it "
-            "needs\n"
+            f"queuewise: {command}: needs yaml, which is not installed; the extra serve has all it needs: pip install "
+            "'queuewise[serve]', or in a clone pip install -e '.[serve]'\n"
         )
 
 
