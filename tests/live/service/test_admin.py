@@ -411,7 +411,9 @@ def test_a_request_names_one_host(port: Port) -> None:
 def test_elsewhere_any_host_may_be_called_with_the_token() -> None:
     port = Port(f"admin: 0.0.0.0:8081\nadmin_token: {TOKEN}\n{TEXT}")
     with port.at("router.example:8081") as call:
-        assert call("GET", "/report").status == 401
+        assert "asks for its token" in said(call("GET", "/report"), 401)
+        wrong = [(b"authorization", b"Bearer another")]
+        assert "asks for another token than was sent" in said(call("GET", "/report", headers=wrong), 401)
         assert call("GET", "/report", headers=[(b"authorization", f"Bearer {TOKEN}".encode())]).status == 200
         foreign = [(b"authorization", f"Bearer {TOKEN}".encode()), (b"origin", b"http://evil.example")]
         assert call("DELETE", "/workers/chat/a", headers=foreign).status == 403
