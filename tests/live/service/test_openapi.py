@@ -80,12 +80,13 @@ def _settings() -> SchemathesisConfig:
 
 
 #: What must be among the answers that a test gets, by its name: one whose requests were all refused would say nothing. A ticket
-#: is good only after a request that gave it, so what releases one is answered with 200 and 409 in chains.
+#: is good only after a request that gave it, so what releases one is answered with 200 and 409 in chains. Which requests are generated depends on what
+#: else is loaded (Hypothesis draws from the constants that it finds there), so nothing rare is wanted: no backend named by luck.
 REFUSED = {401, 404, 405, 422}
 WANTED: dict[str, dict[str, set[int]]] = {
     **{f"test_requests_to_{name}": {f"/{name}": REFUSED | {200}} for name in ("route", "watch")},
     **{f"test_requests_to_{name}": {f"/{name}": REFUSED} for name in ("complete", "fail", "cancel")},
-    "runTest": {"/route": {200}, "/watch": {200}} | {f"/{name}": {200, 409} for name in ("complete", "fail", "cancel")},
+    "runTest": {"/route": {200}} | {f"/{name}": {200, 409} for name in ("complete", "fail", "cancel")},
 }
 
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP, config=_settings())
@@ -135,7 +136,7 @@ class Chains(SCHEMA.as_state_machine()):  # type: ignore[misc]
 
 TestChains = Chains.TestCase
 TestChains.settings = settings(
-    max_examples=25,
+    max_examples=40,
     stateful_step_count=8,
     deadline=None,
     derandomize=True,
