@@ -548,6 +548,7 @@ def check_config(
     """Check the settings of `serve`, with a sentence per mistake."""
     with _service_installed("check-config"):
         from .live.service import config as settings
+        from .live.service.summary import notes, summary
     if schema:
         _print_json(settings.schema())
         return
@@ -562,10 +563,10 @@ def check_config(
             _say(f"{file}: {mistake}")
         raise typer.Exit(BAD_INPUT) from None
     if as_json:
-        _print_json({"file": str(file), "good": True, "mistakes": [], "notes": settings.notes(config)})
+        _print_json({"file": str(file), "good": True, "mistakes": [], "notes": notes(config)})
     else:
-        _print_lines([f"{file} is good:", *settings.summary(config)])
-        for note in settings.notes(config):
+        _print_lines([f"{file} is good:", *summary(config)])
+        for note in notes(config):
             _say(f"{file}: warning: {note}")
 
 

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from ..router import Ended
-from .config import Config, notes
+from .config import Config
 from .groups import Group, Listener
+from .summary import notes
 
 log = logging.getLogger("queuewise.service")
 
