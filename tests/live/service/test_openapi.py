@@ -80,8 +80,9 @@ def _settings() -> SchemathesisConfig:
 
 
 #: What must be among the answers that a test gets, by its name: one whose requests were all refused would say nothing. A ticket
-#: is good only after a request that gave it, so what releases one is answered with 200 and 409 in chains. What is generated depends on what else is
-#: loaded (Hypothesis draws from the constants that it finds there), so nothing rare is wanted there: no backend named by luck.
+#: is good only after a request that gave it, so what releases one is answered with 200 and 409 in chains. What is generated
+#: depends on what else is loaded (Hypothesis draws from the constants that it finds there), so nothing rare is wanted in
+#: chains: no backend named by luck.
 REFUSED = {401, 404, 405, 422}
 WANTED: dict[str, dict[str, set[int]]] = {
     **{f"test_requests_to_{name}": {f"/{name}": REFUSED | {200}} for name in ("route", "watch")},
