@@ -861,6 +861,9 @@ def test_what_a_router_is_asked_is_checked() -> None:
         (lambda: live.complete(ticket, work=-1.0), "work must be positive"),
         (lambda: live.override("sed"), "rule must be one of 'jsq', 'round_robin', 'random'"),
         (lambda: other.complete(ticket), "ticket: it is another router's"),
+        (lambda: other.complete("x"), "ticket: must be a ticket of this router, not 'x'"),
+        (lambda: other.fail(7, "timeout"), "ticket: must be a ticket of this router, not 7"),
+        (lambda: other.cancel(None), "ticket: must be a ticket of this router, not None"),
         (lambda: other.explain(ticket), "ticket: it is another router's"),
     ):
         with pytest.raises(ValueError, match=sentence):

@@ -795,6 +795,8 @@ class Router:
             self._divide(member, now)
 
     def _release(self, ticket: Ticket, end: str, work: float | None) -> bool:
+        if not isinstance(ticket, Ticket):
+            raise ValueError(f"ticket: must be a ticket of this router, not {ticket!r}")
         if ticket._router is not self:
             raise ValueError("ticket: it is another router's")
         with self._lock:

@@ -78,7 +78,9 @@ def test_a_link_to_it_is_it(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     state = State(tmp_path / "learned")
-    with pytest.raises(StoreError, match="learned is in use by this process already; one process at a time") as found:
+    with pytest.raises(
+        StoreError, match=r"^state: .*learned is in use by this process already; one process at a time"
+    ) as found:
         State(tmp_path / "learned")
     assert found.value.status == "locked"
     state.close()
@@ -105,10 +107,11 @@ def test_what_cannot_be_read_is_moved_aside(tmp_path: Path, damage: str, caplog:
     damaged = path.read_bytes()
     with caplog.at_level(logging.ERROR):
         state = State(path)
-    assert "learning anew" in caplog.text
+    (sentence,) = [one.getMessage() for one in caplog.records]
+    (aside,) = tmp_path.glob("learned.damaged-*")
+    assert sentence == f"state: {path} is damaged, or no file of this service; moved to {aside.name}, learning anew"
     service = Service(parse(TEXT))
     assert state.restore(service.groups["x"]) == []
-    (aside,) = tmp_path.glob("learned.damaged-*")
     assert aside.read_bytes() == damaged
     assert state.save(service.groups) and path.exists()
     state.close()

@@ -28,7 +28,7 @@ class Backend:
     def __init__(self, name: str, config: BackendConfig) -> None:
         self.name, self.config = name, config
         self.authorization = None if config.key is None else f"Bearer {config.key.get_secret_value()}"
-        self._root = config.url.rstrip("/").removesuffix("/v1")
+        self._root = config.root
 
     def url(self, path: str, query: str) -> URL:
         """Of a request for `path`, which begins with /v1/; both as they stand in the request, escapes and all."""

@@ -251,7 +251,7 @@ class _Exchange:
             self.request_id = uuid.uuid4().hex
         headers.add("x-request-id", self.request_id)
         if not authorized(scope["headers"], self.proxy._token):
-            raise Refusal(unauthorized())
+            raise Refusal(unauthorized(scope["headers"]))
         raw = scope.get("raw_path") or scope["path"].encode()
         path = raw.decode("latin-1")
         if scope["method"] in _NOT_FOR_PROXIES:

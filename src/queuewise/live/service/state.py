@@ -48,7 +48,7 @@ class State:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError("failed", f"state: there can be no folder {path.parent} ({error.strerror})") from None
-        self._lock = Lock(path)
+        self._lock = Lock(path, "state")
         self._writing = threading.Lock()
         self.failures, self.saved_at = 0, 0.0
         self.trouble: str | None = None
@@ -122,12 +122,12 @@ class State:
                 arrays = {name: found[name] for name in found.files}
             about = json.loads(arrays.pop(_ABOUT).tobytes())
             groups, newer = about["groups"], about["format"] > FORMAT
-        except (
-            Exception
-        ) as error:  # a flipped bit may ask for a password, a compression that there is not, or all memory
+        except Exception:  # a flipped bit may ask for a password, a compression that there is not, or all memory
+            # What numpy says is about its own options, or about the format inside: no help to who runs a service.
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
             os.replace(self.path, aside)
-            log.error("state: %s cannot be read (%s); moved to %s, learning anew", self.path, error, aside.name)
+            sentence = "state: %s is damaged, or no file of this service; moved to %s, learning anew"
+            log.error(sentence, self.path, aside.name, exc_info=log.isEnabledFor(logging.DEBUG))
             return {}
         if newer:
             raise StoreError("newer", f"state: {self.path} was written by version {about.get('version')}, a later one")
