@@ -183,15 +183,18 @@ def processor_time(process: int) -> float:
 def _main(path: Path, spec: dict[str, Any]) -> None:
     import uvloop
 
+    from queuewise.live.service import logs
     from queuewise.live.service.config import read
     from queuewise.live.service.server import Running
 
     scenario = next(one for one in ON_SOCKETS if one.name == spec["scenario"])
     backends = scenario.lasting(spec["seconds"])
     ruled: list[Ruled] = []
+    config = read(path)
+    logs.setup(config.log)
 
     async def main() -> None:
-        running = Running(read(path), path)
+        running = Running(config, path)
         try:
             for k, (rule, kind) in enumerate(spec["rules"].items()):
                 if hasattr(virtual, kind):
