@@ -29,7 +29,7 @@ class CircuitSettings:
     window: int = 20
     share: float = 0.5
     pause: float = 5.0
-    longest_pause: float = 60.0
+    longest_pause: float = 20.0
     trials: int = 2
     panic: float = 0.5
 

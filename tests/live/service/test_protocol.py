@@ -71,7 +71,6 @@ def said(pieces: list[bytes | float], limits: LimitsConfig = LIMITS) -> tuple[by
 @pytest.mark.parametrize(
     ("pieces", "least"),
     [
-        ([], 0.25),  # says nothing
         ([b"POST"], 0.25),
         ([b"POST / HTTP/1.1\r\n", *[b"a: b\r\n", 0.1] * 100], 0.25),  # a line at a time, until it is told
         ([HEAD, b"12345"], 0.45),
@@ -83,6 +82,16 @@ def test_slow_clients(pieces: list[bytes | float], least: float) -> None:
     found, seconds = said(pieces)
     assert found.startswith(b"HTTP/1.1 408"), found
     assert least <= seconds <= SOON
+
+
+def test_who_connects_early_is_not_told_that_he_is_slow() -> None:
+    """A 408 would be taken for the answer to the first request."""
+    found, _ = said([0.6, LAST + b"1234567890"])
+    assert found.startswith(b"HTTP/1.1 200")
+    found, seconds = said([], LIMITS.model_copy(update={"keep_alive": 0.3}))
+    assert found == b"" and 0.25 <= seconds <= SOON
+    found, _ = said([b"\r\n", 0.1, b"\r\n"], LIMITS.model_copy(update={"keep_alive": 0.3}))
+    assert found == b""
 
 
 def test_slow_within_the_limits() -> None:

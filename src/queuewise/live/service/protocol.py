@@ -36,7 +36,7 @@ class _Limited(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.limit_concurrency = None  # ours is said in JSON, and not to who asks whether the process lives
-        self._awaited, self._head_bytes, self._too_large = _HEAD, 0, False
+        self._awaited, self._head_bytes, self._too_large = _IDLE, 0, False
         self._timer: asyncio.TimerHandle | None = None
         self._timed = _IDLE
         self._stuck: asyncio.TimerHandle | None = None
@@ -45,7 +45,8 @@ class _Limited(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._watch()
+        # In silence: a client that connects early would take a 408 for the answer to its first request.
+        self._timer = self.loop.call_later(self.limits.keep_alive, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
@@ -73,7 +74,9 @@ class _Limited(HttpToolsProtocol):
             self._too_large = self._too_large or self._head_bytes > self.limits.head
         if self._too_large:
             self._refuse(431, "Request Header Fields Too Large")
-        elif self._awaited != self._timed:
+        elif self._awaited != self._timed or (
+            self._timer is not None and self._awaited == _IDLE and self.cycle is not None
+        ):
             self._watch()
 
     def on_message_begin(self) -> None:

@@ -319,6 +319,7 @@ def _server(app: Any, limits: Any, grace: float) -> _Server:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # uvicorn would believe X-Forwarded-For of anybody on this machine
         timeout_keep_alive=limits.keep_alive,
         timeout_graceful_shutdown=math.ceil(grace),
     )
