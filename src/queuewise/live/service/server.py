@@ -392,6 +392,7 @@ def serve(config: Config, path: Path | None = None) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     logs.setup(config.log)
     logs.hide(config)
+    log.info("starting; the first time on a machine the policies are compiled, which takes some seconds")
     _want_files(config.limits)
     # An answer that broke off at the backend is broken off here: on purpose, so no error.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.getMessage())
