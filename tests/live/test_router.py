@@ -913,6 +913,56 @@ def test_blame_counts_against_the_circuit_alone() -> None:
         live.blame("c")
 
 
+def test_blame_that_comes_late_tells_nothing_new() -> None:
+    live, _ = router(["a", "b"])
+    for _ in range(50):
+        live.blame("a")
+    assert live.snapshot()[1]["servers"][0]["circuit"]["opened"] == 1
+    assert live.snapshot()[1]["servers"][0]["circuit"]["pause"] == CircuitSettings().pause
+
+
+def test_a_rate_that_is_typed_in_anew_stands_where_nothing_was_seen() -> None:
+    live, _ = router({"a": Server(rate=10.0), "b": Server(rate=1.0)})
+    live.complete(live.watch("b"))
+    anew, _ = router({"a": Server(rate=1.0), "b": Server(rate=5.0)})
+    anew.restore(*live.snapshot())
+    assert anew.estimates()["a"]["rate"] == pytest.approx(1.0)
+    assert anew.estimates()["b"]["rate"] == pytest.approx(live.estimates()["b"]["rate"])
+
+
+def test_a_snapshot_of_a_fleet_at_rest_is_no_other_version() -> None:
+    live, _ = router(["a"])
+    live.drain("a")
+    again, _ = router(["a"])
+    again.restore(*live.snapshot())  # a warning would be an error
+
+
+def test_after_a_long_silence_one_request_that_is_given_up_is_no_rate() -> None:
+    live, clock = router({"a": 1}, circuit=None)
+    for _ in range(50):
+        ticket = live.watch("a")
+        clock.now += 0.5
+        live.complete(ticket)
+    clock.now += 8 * 3600.0
+    ticket = live.watch("a")
+    clock.now += 1.0
+    live.cancel(ticket)
+    held = live.watch("a")
+    assert math.isnan(live.waits()["a"])
+    live.complete(held)
+
+
+def test_classes_of_very_different_work_leave_queues_that_can_be_shown() -> None:
+    live, clock = router(["a"], classes=["x", "y"], compiled=False)
+    for key, work, seconds in (("x", 1e6, 1e-3), ("y", 1e-3, 10.0)):
+        ticket = live.watch("a", key, work)
+        clock.now += seconds
+        live.complete(ticket)
+    out = [live.watch("a", "y", 1e6) for _ in range(3)]
+    ticket = live.route("x")
+    assert live.explain(ticket)["server"] == "a" and len(out) == 3
+
+
 def test_who_listens_hears_of_every_end_once() -> None:
     live, clock = router(classes=["chat", "embed"], expire_after=60.0)
     heard: list[Ended] = []

@@ -29,7 +29,7 @@ from ..dispatch.policies import make
 from ..dispatch.policy import DONE, Policy, Seen
 from ..fields import nearest, plain, require_choice, require_count, require_list, require_number, require_positive
 from . import steps
-from .circuit import CLOSED, Circuit, CircuitSettings
+from .circuit import CLOSED, HALF_OPEN, Circuit, CircuitSettings
 from .lanes import Lane, live_policy
 from .steps import Event, Fleet, Settings
 from .tickets import ENDS, KINDS, WORDS, Passage, Ticket
@@ -420,7 +420,7 @@ class Router:
         with self._lock:
             now = self._now()
             circuit = self._member(name).circuit
-            if circuit is not None and circuit.outcome(False, now, circuit.state != CLOSED):
+            if circuit is not None and circuit.outcome(False, now, circuit.state == HALF_OPEN):
                 self._rebuild()
 
     def rest(self, name: str, seconds: float) -> None:
@@ -672,13 +672,15 @@ class Router:
                     member.rests_until = now + float(kept["rests"][member.name])
                 if member.circuit is not None and server["circuit"] is not None:
                     member.circuit.restore(server["circuit"], now)
+                if server["rate"] != member.server.rate and not self._fleet.learned[steps.TRIED, :, member.row].any():
+                    self._forget_all(member, now)  # all that was known is the rate that was typed in before
             self._fleet.lanes[:] = arrays["lanes"]
             self._fleet.lanes[steps.DISCOUNTED] += now
             self._counts = Counter(kept["counts"])
             self._number = max(self._number, int(kept["number"]))
             self._rebuild()
             same = [self._name(int(row)) for row in self._fleet.rows] == list(kept["usable"])
-            if same and kept["policy"] == self._identity():
+            if same and kept["usable"] and kept["policy"] == self._identity():
                 for lane in self._lanes:
                     prefix = f"policy.{lane.number}."
                     mine = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}

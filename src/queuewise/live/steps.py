@@ -90,6 +90,8 @@ LONGEST = 100.0
 #: A server that has become slower may become as it was again. What was observed of it counts half after so many times the
 #: time since then, but not before so many jobs could be done: so it is tried again at pauses that grow with its slowness.
 WARINESS, PATIENCE = 1.0, 16.0
+#: Jobs that a queue is at most, in jobs of another class: what policies see is a whole number of 64 bits.
+MOST_QUEUED = 1e15
 #: Decisions that are remembered with what was seen.
 REMEMBERED = 256
 
@@ -213,7 +215,7 @@ def _queue(fleet: Fleet, lane: int, row: int) -> float:
             if other != lane and learned[LOAD, other, row] > 0.0:
                 ratio = own / _rate(fleet, other, row)
                 total += learned[LOAD, other, row] * (ratio if ratio == ratio else 1.0)
-    return float(total)
+    return float(min(total, MOST_QUEUED))
 
 
 def expected_delay(fleet: Fleet, lane: int, row: int) -> float:
@@ -226,6 +228,8 @@ def expected_wait(fleet: Fleet, lane: int, row: int) -> float:
     """max(0, q + 1 − c)/(c N/S): seconds until a job that joins is expected to be served; 0 where a slot is free, NaN before
     anything is known."""
     waiting, slots = _queue(fleet, lane, row) + 1.0 - fleet.servers[SLOTS, row], fleet.servers[SLOTS, row]
+    if waiting > 0.0 and fleet.learned[DONE_WORK, lane, row] < 0.5:
+        return math.nan  # all that was known is forgotten: one request that was given up would make it a rate of 0
     return float(waiting / (slots * _rate(fleet, lane, row))) if waiting > 0.0 else 0.0
 
 

@@ -143,6 +143,10 @@ ONE = "groups: {g: {backends: {a: 'http://x'}}}"
         (f"{ONE}\ntoken: 'a b'", ["token: must be a text of visible ASCII characters"]),
         (f"{ONE}\ntoken: ${{GONE}}", ["token: the environment variable GONE is not set"]),
         (f"{ONE}\nlimits: {{body: lots}}", ["limits.body: must be a size such as 16MiB, not 'lots'"]),
+        (
+            f"{ONE}\nlimits: {{body: {'9' * 40}MiB}}",
+            [f"limits.body: must be a size such as 16MiB, not '{'9' * 40}MiB'"],
+        ),
         (f"{ONE}\nretries: {{tires: 1}}", ["retries.tires: there is no such setting; did you mean 'tries'?"]),
         (f"{ONE}\nretrys: {{}}", ["retrys: there is no such setting; did you mean 'retries'?"]),
         (f"{ONE}\ntimeouts: {{connect: 0}}", ["timeouts.connect: must be greater than 0, not 0"]),

@@ -94,6 +94,49 @@ def test_who_connects_early_is_not_told_that_he_is_slow() -> None:
     assert found == b""
 
 
+def test_empty_lines_between_requests_are_none() -> None:
+    """They must not keep a connection open that is not used."""
+
+    async def run() -> tuple[bytes, float]:
+        async with serving(app, http=limited(LIMITS), timeout_keep_alive=1) as url:
+            return await talk(url, [HEAD + b"1234567890", 0.1, b"\r\n", 0.1, b"\r\n"])
+
+    found, seconds = asyncio.run(run())
+    assert found.count(b"HTTP/1.1") == 1 and 0.8 <= seconds < 4.5
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nabc\r\n0\r\n"
+
+
+def test_trailers_are_no_headers() -> None:
+    """One that says who it is from would be believed, whatever stands in front of the service and looks at headers."""
+    heard: list[bytes] = []
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+        heard.extend(name for name, _ in scope["headers"])
+
+    async def run() -> bytes:
+        async with serving(noting, http=limited(LIMITS)) as url:
+            return (await talk(url, [CHUNKED + b"authorization: Bearer T\r\n\r\n"]))[0]
+
+    found = asyncio.run(run())
+    assert found.startswith(b"HTTP/1.1 200") and found.endswith(b"3")
+    assert heard == [b"host", b"transfer-encoding", b"connection"]
+
+
+@pytest.mark.parametrize("piece", [b"a: b\r\n" * 50, b"y" * 300])
+def test_trailers_without_end(piece: bytes) -> None:
+    found, seconds = said([CHUNKED, b"a: ", *[piece, 0.01] * 20])
+    assert found.startswith(b"HTTP/1.1 431") and seconds <= SOON
+
+
+def test_a_head_that_begins_in_the_piece_of_a_large_body_is_no_large_head() -> None:
+    large = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n" + bytes(100_000)
+    found, _ = said([large + LAST[:10], 0.2, LAST[10:] + b"1234567890"], PATIENT)
+    assert found.count(b"HTTP/1.1 200") == 2
+
+
 def test_slow_within_the_limits() -> None:
     found, _ = said([LAST[:20], 0.5, LAST[20:] + b"12345", 0.5, b"67890"], PATIENT)
     assert found.startswith(b"HTTP/1.1 200")

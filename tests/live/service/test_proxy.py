@@ -491,6 +491,23 @@ def test_a_backend_that_refuses_what_others_serve_attracts_no_traffic(status: in
     run(test())
 
 
+def test_who_breaks_off_has_not_served_and_blames_nobody() -> None:
+    async def breaks(backend: Backend, heard: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+        await send({"type": "http.response.body", "body": b"123", "more_body": True})
+        raise ConnectionError
+
+    async def test() -> None:
+        async with bed(backend=A_FIRST) as b:
+            b.do(says(404), "a")
+            b.do(breaks, "b")
+            for _ in range(12):
+                await b.post()
+            assert b.group.router.estimates()["a"]["state"] == "up"
+
+    run(test())
+
+
 def test_what_all_refuse_is_the_clients_doing() -> None:
     """A path that nobody has must not cost the backends their names, nor others twice the load."""
 

@@ -72,7 +72,7 @@ def _size(value: Any) -> Any:
     """Bytes, from a number or a text such as 16MiB."""
     if isinstance(value, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-        if found is None or found[2].lower() not in _UNITS:
+        if found is None or len(found[1]) > 30 or found[2].lower() not in _UNITS:
             raise ValueError(f"must be a size such as 16MiB, not {value!r}")
         return int(float(found[1]) * _UNITS[found[2].lower()])
     return value

@@ -41,7 +41,8 @@ class _Limited(HttpToolsProtocol):
         self._timed = _IDLE
         self._stuck: asyncio.TimerHandle | None = None
         self._left = 0
-        self._offers = False
+        self._offers = self._got_body = self._began = False
+        self._bare = 0  # bytes since the last of the body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +56,8 @@ class _Limited(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         before = self._awaited
-        self._unset_keepalive_if_required()
+        self._bare += len(data)
+        self._began = False
         while data:
             try:
                 self.parser.feed_data(data)
@@ -68,10 +70,16 @@ class _Limited(HttpToolsProtocol):
             except httptools.HttpParserError:
                 self._refuse(400, "Bad Request")
                 return
-        # A head that spans pieces; what ended before it in its first piece counts too, which is little.
+        # A head that spans pieces; a piece with the end of a body before it does not count: most of it may be that.
         if self._awaited == _HEAD:
-            self._head_bytes = self._head_bytes + len(data) if before == _HEAD else len(data)
+            of_others = self._began and self._got_body
+            self._head_bytes = 0 if of_others else self._head_bytes + len(data)
             self._too_large = self._too_large or self._head_bytes > self.limits.head
+        # Trailers, and what chunks are announced with: kept by the parser, or by nobody, but never part of the body.
+        if self._awaited != _BODY or self._got_body or before != _BODY:
+            self._bare = 0
+        self._got_body = False
+        self._too_large = self._too_large or self._bare > self.limits.head
         if self._too_large:
             self._refuse(431, "Request Header Fields Too Large")
         elif self._awaited != self._timed or (
@@ -81,7 +89,12 @@ class _Limited(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._awaited = _HEAD
+        self._unset_keepalive_if_required()  # not before: empty lines between requests are none
+        self._awaited, self._began = _HEAD, True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._awaited == _HEAD:  # else it is a trailer, which is no header (RFC 9110, section 6.5.1)
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._awaited, self._head_bytes = _BODY, 0
@@ -97,6 +110,7 @@ class _Limited(HttpToolsProtocol):
             self.cycle.__class__ = _Unchunked
 
     def on_body(self, body: bytes) -> None:
+        self._got_body = True
         if not self._too_large:
             super().on_body(body)
 

@@ -344,10 +344,11 @@ class _Exchange:
             self.router, self.ticket = router, ticket
             self.meaning = ""
             answer, said, untouched = await self._try(group, backend, asked, deadline)
-            if self.meaning == upstream.DONE:
+            if self.meaning == upstream.DONE and not said:  # and it did not break off
                 group.doubts.served(ticket.server)
                 for name in refused:
-                    router.blame(name)
+                    with contextlib.suppress(ValueError):  # it was removed since
+                        router.blame(name)
             if self.answered is not None:
                 return
             if answer is not None:
